@@ -2,15 +2,15 @@
 exception."""
 
 import threading
-from dataclasses import fields
 
+import networkx
 import numpy as np
 
 import decibo
-from decibo.silo import Job, Site, join
+from decibo.silo import Consortium, Job, Site, join
 from decibo.silo.async_mailbox import AsyncMailbox
 from decibo.silo.frame import unpack
-from decibo.silo.mailbox import Mailbox, MailboxSettings
+from decibo.silo.mailbox import Mailbox
 from decibo.silo.site_run import prepare
 
 NAMES = ("north", "east", "south", "west")
@@ -77,26 +77,27 @@ ABC = ("a", "b", "c", "d")
 PATH = {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]}
 
 
-def make_settings(me, options):
-    """How these sites talk; what is no setting stays in `options`."""
-    defaults = {
-        "peers": PATH[me],
-        "job": JOB,
-        "terms": {"steps": "10"},
-        "most": 100,
-        "again": 0.02,
-        "patience": 20.0,
-    }
-    names = [field.name for field in fields(MailboxSettings) if field.name in options]
-    return MailboxSettings(me, ABC, **defaults | {name: options.pop(name) for name in names})
+def talks(kind, wire, me, options):
+    """A mailbox of this kind; what is not of the consortium stays an option of it."""
+    peers = options.pop("peers", PATH[me])
+    graph = networkx.Graph()
+    graph.add_nodes_from(ABC)
+    graph.add_edges_from((me, peer) for peer in peers)
+    graph.add_edges_from((peers[0], name) for name in ABC if name not in (me, *peers))
+    network = decibo.networks.from_graph(graph)
+    names = ("again", "patience", "log", "same_programs")
+    own = {"again": 0.02, "patience": 20.0}
+    own |= {each: options.pop(each) for each in names if each in options}
+    consortium = Consortium(tuple(map(Site, ABC)), network, me, **own)
+    return kind(wire, consortium, **{"job": JOB, "terms": {"steps": "10"}, "most": 100} | options)
 
 
 def make_mailbox(wire, me, **options):
-    return Mailbox(wire, make_settings(me, options), **{"keep": 8} | options)
+    return talks(Mailbox, wire, me, {"keep": 8} | options)
 
 
 def make_async_mailbox(wire, me, **options):
-    return AsyncMailbox(wire, make_settings(me, options), **{"width": 3} | options)
+    return talks(AsyncMailbox, wire, me, {"width": 3} | options)
 
 
 def greeted(mailbox):

@@ -32,12 +32,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from decibo.silo.consortium import Consortium
 from decibo.silo.frame import STEPS, Frame, Kind, pack
-from decibo.silo.mailbox import DONE, Mailbox, MailboxSettings, Position
+from decibo.silo.mailbox import DONE, Mailbox, Position
 from decibo.silo.wire import Wire
 
 Order = tuple[int, int]  # boot, number
@@ -66,12 +67,15 @@ class AsyncMailbox(Mailbox):
     def __init__(
         self,
         wire: Wire,
-        settings: MailboxSettings,
+        consortium: Consortium,
+        job: bytes,
+        terms: Mapping[str, str],
         *,
         width: int,
         clock: Callable[[], float] = time.monotonic,
+        **more: Any,
     ) -> None:
-        super().__init__(wire, settings, keep=1)
+        super().__init__(wire, consortium, job, terms, **more)
         self.limit = 2 * width + 1
         self.clock = clock
         self.calm = 0
@@ -235,7 +239,7 @@ class AsyncMailbox(Mailbox):
 
     def _send_all(self, frames: Mapping[str, bytes]) -> None:
         for peer, content in frames.items():
-            self._send([peer], content)
+            self.wire.send(peer, content)
 
     def _repeat(self) -> None:
         while True:
@@ -253,7 +257,7 @@ class AsyncMailbox(Mailbox):
         if peer not in self._box:
             return
         self._unread.add(peer)
-        self._send([peer], self._hello)
+        self._send([peer], Kind.HELLO, words=self.terms)
         self._answer(peer, (0, 0))
         if self._over:
             self._send_bye([peer])
@@ -300,10 +304,7 @@ class AsyncMailbox(Mailbox):
             known = self._newest.get(peer)
         self._send_all(frames)
         if known is not None:
-            sender = self.number[self.me]
-            self._send(
-                [peer], pack(Kind.HERE, self.job, sender, words={"newest": list(known.order)})
-            )
+            self._send([peer], Kind.HERE, words={"newest": list(known.order)})
 
     def _on_here(self, peer: str, frame: Frame) -> None:
         newest = frame.words.get("newest")

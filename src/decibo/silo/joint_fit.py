@@ -39,7 +39,7 @@ from decibo.silo.identity import Identity
 from decibo.silo.job import RESIDUAL, Job
 from decibo.silo.join import StatusFile, carry_out, private
 from decibo.silo.lockstep import Exchanger, LockstepStepper, NotFiniteError
-from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox, MailboxSettings
+from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox
 from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.secure_sum import SecureSums, TooLargeError
 from decibo.silo.site_run import prepare
@@ -57,19 +57,9 @@ def mailbox_of(consortium: Consortium, more: Mapping[str, str]) -> Mailbox:
     if wire is None:
         own = Identity.at(consortium.home)
         wire = TlsWire(consortium, consortium.site, own, consortium.log)
-    settings = MailboxSettings(
-        consortium.site,
-        consortium.names,
-        consortium.peers,
-        sha256(json.dumps(terms, sort_keys=True).encode()).digest()[:16],
-        terms | software(),
-        same_programs=consortium.same_programs,
-        most=MOST,
-        again=consortium.again,
-        patience=consortium.patience,
-        log=consortium.log,
-    )
-    return Mailbox(wire, settings, keep=consortium.keep, calls=CALLS)
+    job = sha256(json.dumps(terms, sort_keys=True).encode()).digest()[:16]
+    terms |= software()
+    return Mailbox(wire, consortium, job, terms, most=MOST, keep=consortium.keep, calls=CALLS)
 
 
 @contextmanager

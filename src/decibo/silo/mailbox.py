@@ -42,7 +42,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +50,7 @@ import numpy as np
 
 from decibo.errors import InputError, LostError, plain, short
 from decibo.formatting import listed
+from decibo.silo.consortium import Consortium
 from decibo.silo.frame import (
     CODES,
     HEADER,
@@ -108,61 +108,47 @@ class EndedError(RuntimeError):
         self.status = status
 
 
-@dataclass(frozen=True)
-class MailboxSettings:
-    """Who sends to whom, in which job, and with how much patience.
-
-    me         the name of this site
-    sites      the names of all sites of the job, in the order of its agents
-    peers      the names of the neighbours
-    job        16 bytes that are the same at all sites of a job
-    terms      what these bytes stand for, and with which programs: part -> what it is; differences
-               are named
-    programs, same_programs   as in same_job.py: the programs of this site for a neighbour's data,
-               and whether those of other versions compute the same
-    most       the most numbers in a message
-    again      seconds of silence after which to ask again
-    patience   seconds of silence after which a neighbour counts as lost
-    log        gets lines for the log
-    """
-
-    me: str
-    sites: Sequence[str]
-    peers: Sequence[str]
-    job: bytes
-    terms: Mapping[str, str]
-    programs: Programs | None = None
-    same_programs: bool = False
-    most: int = 1 << 27
-    again: float = 1.0
-    patience: float = 3600.0
-    log: Callable[[str], None] = lambda line: None
-
-
 class Mailbox:
     """The messages of one site.
 
-    keep       how many steps of messages to keep
-    calls      the most exchanges in a step
+    consortium   who sends to whom, as this site sees it, and with how much patience
+    job          16 bytes that are the same at all sites of a job
+    terms        what these bytes stand for, and with which programs: part -> what it is;
+                 differences are named
+    programs     the programs of this site for a neighbour's data (same_job.py)
+    most         the most numbers in a message
+    keep         how many steps of messages to keep
+    calls        the most exchanges in a step
     """
 
-    def __init__(self, wire: Wire, settings: MailboxSettings, *, keep: int, calls: int = 1) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        consortium: Consortium,
+        job: bytes,
+        terms: Mapping[str, str],
+        *,
+        programs: Programs | None = None,
+        most: int = 1 << 27,
+        keep: int = 1,
+        calls: int = 1,
+    ) -> None:
         self.wire = wire
-        self.me = settings.me
-        self.number = {name: i for i, name in enumerate(settings.sites)}
-        self.peers = tuple(settings.peers)
-        self.job = settings.job
-        self.terms = dict(settings.terms)
+        self.me = consortium.site
+        self.number = {name: i for i, name in enumerate(consortium.names)}
+        self.peers = tuple(consortium.peers)
+        self.job = job
+        self.terms = dict(terms)
         self.difference = partial(
-            difference, self.terms, programs=settings.programs, same_programs=settings.same_programs
+            difference, self.terms, programs=programs, same_programs=consortium.same_programs
         )
         self.keep = keep
         self.room = keep * calls + 4
-        self.most = settings.most
-        self.again = settings.again
-        self.patience = settings.patience
-        self.log = settings.log
-        self.lines = FewLines(settings.log)
+        self.most = most
+        self.again = consortium.again
+        self.patience = consortium.patience
+        self.log = consortium.log
+        self.lines = FewLines(self.log)
         self.sent: dict[Position, np.ndarray] = {}  # (3)
         self.greeted: dict[str, str] = {}  # peer -> how its job differs, "" if it does not
         self.notes: dict[str, str] = {}  # peer -> what to know of it, though its job is the same
@@ -228,7 +214,7 @@ class Mailbox:
                 for old in [position for position in box if position < at]:
                     del box[old]
         for peer in self.peers:
-            self._send([peer], self._data(at, vector, peer))
+            self._send_data(peer, at, vector)
         begun = time.monotonic()
         asked = begun
         while True:
@@ -251,7 +237,7 @@ class Mailbox:
             self.waits(names, now - begun)
             if now - asked >= self.again:
                 asked = now
-                self._send(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
+                self._send(missing, Kind.ASK, at)  # (4)
         if self.record is not None:
             self._recorded(partial(self.record.received, at, found))
         self._exchanged = True
@@ -412,9 +398,7 @@ class Mailbox:
                 "received": peer in self._departures,
                 "waiting": self._blamed,
             }
-            self._send(
-                [peer], pack(Kind.BYE, self.job, self.number[self.me], *self._at, words=words)
-            )
+            self._send([peer], Kind.BYE, self._at, words)
 
     # What arrives
 
@@ -422,7 +406,6 @@ class Mailbox:
         """Greet a neighbour, send it what is due, and ask it for its own."""
         if peer not in self._box:
             return
-        sender = self.number[self.me]
         self._unread.add(peer)
         with self._changed:
             at = self._at
@@ -430,13 +413,13 @@ class Mailbox:
             shares = peer in self._shares and peer not in self.shares
             waits = peer in self._missing and not shares
         if not self._over:  # a neighbour that has begun its next job must not take this one for it
-            self._send([peer], self._hello)
+            self._send([peer], Kind.HELLO, words=self.terms)
         if shares:
             self._send_share(peer)
         if due is not None:
-            self._send([peer], self._data(at, due, peer))
+            self._send_data(peer, at, due)
         if waits:
-            self._send([peer], pack(Kind.ASK, self.job, sender, *at))
+            self._send([peer], Kind.ASK, at)
         if self._over:
             self._send_bye([peer])
 
@@ -473,11 +456,10 @@ class Mailbox:
             elif time.monotonic() - self._answered.get(f"who is {peer}", 0.0) >= self.again:
                 # its HELLO was lost on the way, and what it computes is not known yet
                 self._answered[f"who is {peer}"] = time.monotonic()
-                ask = pack(Kind.ASK, self.job, self.number[self.me], *self._at, words=WHO)
-                self._send([peer], ask)
+                self._send([peer], Kind.ASK, self._at, WHO)
         elif frame.kind is Kind.ASK:
             if frame.words == WHO:
-                self._send([peer], self._hello)
+                self._send([peer], Kind.HELLO, words=self.terms)
             self._answer(peer, (frame.step, frame.call))
         elif frame.kind is Kind.HERE:
             self._on_here(peer, frame)
@@ -504,10 +486,6 @@ class Mailbox:
             self._unread.discard(peer)
             self._hellos[peer] = content
         return True
-
-    @property
-    def _hello(self) -> bytes:
-        return pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms)
 
     def _on_hello(self, peer: str, frame: Frame) -> None:
         """Compare jobs. A neighbour with another job stops a run that it takes no part in, and no
@@ -580,7 +558,7 @@ class Mailbox:
 
     def _send_share(self, peer: str) -> None:
         words = {"share": self._shares[peer].hex(), "wanted": peer not in self.shares}
-        self._send([peer], pack(Kind.SHARE, self.job, self.number[self.me], words=words))
+        self._send([peer], Kind.SHARE, words=words)
 
     def _answer(self, peer: str, position: Position) -> None:
         """Repeat the messages from there on, and report where this site is; not more often than
@@ -595,8 +573,8 @@ class Mailbox:
             words = {"waiting": self._blamed_for(self._missing, now), "first": first}
             at = self._at
         for where, vector in due:
-            self._send([peer], self._data(where, vector, peer))
-        self._send([peer], pack(Kind.HERE, self.job, self.number[self.me], *at, words=words))
+            self._send_data(peer, where, vector)
+        self._send([peer], Kind.HERE, at, words)
 
     def _on_here(self, peer: str, frame: Frame) -> None:
         waiting = _names(frame.words.get("waiting"), self.number)
@@ -652,11 +630,18 @@ class Mailbox:
             self._faults[peer] = short(why, 300)
         self.lines(peer, f"refused a frame from {peer}: {why}")
 
-    def _data(self, at: Position, vector: np.ndarray, peer: str) -> bytes:
+    def _send_data(self, peer: str, at: Position, vector: np.ndarray) -> None:
         numbers = vector if self.hide is None else self.hide(peer, at, vector)
-        return pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=numbers)
+        self.wire.send(peer, pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=numbers))
 
-    def _send(self, peers: Iterable[str], content: bytes) -> None:
+    def _send(
+        self,
+        peers: Iterable[str],
+        kind: Kind,
+        at: Position = (0, 0),
+        words: Mapping[str, object] | None = None,
+    ) -> None:
+        content = pack(kind, self.job, self.number[self.me], *at, words=words)
         for peer in peers:
             self.wire.send(peer, content)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ from decibo.silo.agent import Agent, begin
 from decibo.silo.async_mailbox import AsyncMailbox
 from decibo.silo.collectives import tree_of
 from decibo.silo.job import RESIDUAL, Job
-from decibo.silo.mailbox import Mailbox, MailboxSettings
+from decibo.silo.mailbox import Mailbox
 from decibo.silo.same_job import DATA, described, of_shapes
 from decibo.silo.wire import Log, Wire
 
@@ -105,23 +106,14 @@ class SiteRun:
     ) -> Mailbox:
         """What this site sends and receives, on a wire."""
         job = self.job
-        settings = MailboxSettings(
-            self.site,
-            job.names,
-            self.peers,
-            job.digest,
-            self.terms,
-            self.programs,
-            same_programs,
-            most=max([*self.before, *self.during, *self.at_records], default=1),
-            again=job.again,
-            patience=job.patience,
-            log=log,
-        )
+        consortium = replace(job.consortium, site=self.site, log=log, same_programs=same_programs)
+        most = max([*self.before, *self.during, *self.at_records], default=1)
+        options: dict[str, Any] = {"programs": self.programs, "most": most}
+        agreed = (wire, consortium, job.digest, self.terms)
         if job.is_asynchronous:
-            return AsyncMailbox(wire, settings, width=job.network.width)
+            return AsyncMailbox(*agreed, width=job.network.width, **options)
         calls = max(len(self.before), len(self.during)) + len(self.at_records)
-        return Mailbox(wire, settings, keep=job.consortium.keep, calls=calls)
+        return Mailbox(*agreed, keep=consortium.keep, calls=calls, **options)
 
     @property
     def at_records(self) -> list[int]:
