@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
 
 import decibo
 from decibo.sklearn import SiloLogisticRegression, SiloRidge, silos
@@ -152,6 +153,16 @@ def test_the_same_rows_over_any_owners_give_the_same_model():
     one, five = models
     np.testing.assert_allclose(np.log(five.penalty_), np.log(one.penalty_), atol=0.05)
     np.testing.assert_allclose(five.predict(X), one.predict(X), atol=0.005 * y.std())
+
+
+def test_classes_that_can_be_separated_settle():
+    """With the fixed lam = 20 they have not after 2,600 steps: the two points of the pair are too
+    far apart for the tolerance."""
+    X, y = load_wine(return_X_y=True)
+    X, _, y, _ = train_test_split(X, y, random_state=1, train_size=124, stratify=y)
+    groups = np.random.default_rng(1).integers(4, size=len(X))
+    model = SiloLogisticRegression(random_state=0, steps=2600).fit(X, y, groups)
+    assert model.solution_.status == "converged"
 
 
 def test_without_spread_one_penalty_serves_all_features():
