@@ -256,13 +256,6 @@ def _problems() -> Iterator[Spoilt]:
         {},
         kinds | logistic,
     )
-    checked = {"problem": "object", "directions": "count", "seed": "seed"}
-    yield (
-        "problems.check_gradients",
-        problems.check_gradients,
-        {"problem": problems.quadratic(4)},
-        checked,
-    )
     run = {
         "problem": problems.quadratic(4),
         "network": RING,

@@ -1,6 +1,5 @@
 """Ready-made problems: some with known answers, some from the literature, some from practice."""
 
-from decibo.problem.check import check_gradients
 from decibo.problem.problem import single_level
 from decibo.problems.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
 from decibo.problems.logistic import accuracy, logistic_hyperparameters
@@ -11,7 +10,6 @@ from decibo.problems.synthetic import synthetic
 
 __all__ = [
     "accuracy",
-    "check_gradients",
     "hyper_cleaning",
     "hyper_cleaning_mask",
     "hyper_cleaning_separation",
