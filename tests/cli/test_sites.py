@@ -91,7 +91,7 @@ def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_a
             file.write('table = "ours.csv"\n')
     lines = []
     others = [preview(job, Identity.at(here / name), lines.append) for name in ("east", "west")]
-    mailboxes = [mailbox_of(own.consortium, own.terms) for own in others]
+    mailboxes = [mailbox_of(consortium, terms) for consortium, terms, _ in others]
     try:
         for mailbox in mailboxes:
             mailbox.start()

@@ -571,7 +571,7 @@ def test_sums_maxima_and_words_reach_everybody_through_neighbours_only(network):
         found = (
             collectives.share({"site": i, "words": "ü" * i}),
             collectives.total(own[i]),
-            collectives.largest(own[i]),
+            collectives.maximum(own[i]),
         )
         replayed = Collectives(None, network, collectives.names, i, past=collectives.results)
         assert replayed.share(0) == found[0]

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -130,18 +130,11 @@ def check(
         run = prepare(job, site.name, load_data(site, trust, synthetic))
         wire = TlsWire(job.consortium, site.name, site, write_log)
         answers = _answers(run.mailbox(wire, same_programs=same_programs), wait)
-        title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
         sent, size = _sent(run)
-    if as_json:
-        terminal.print_json(
-            {"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent}
-        )
-        return _code(answers)
-    terminal.say(f"{site.name}, job {job.digest.hex()[:16]}: {title}", "")
-    _show_neighbours(job.consortium, site.name, answers)
     reveals = SUMMED if job.secure_sums else MASKED if job.method.masks else REVEALS
-    terminal.say(_in_words(run, format_bytes(size)), ENCRYPTED + reveals)
-    return _code(answers)
+    title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
+    words = (_in_words(run, format_bytes(size)), ENCRYPTED + reveals)
+    return _show(job.consortium, site.name, job.digest, answers, title, words, sent, as_json)
 
 
 def _check_fit(path: Path, site: Identity, wait: float, same_programs: bool, as_json: bool) -> Exit:
@@ -149,50 +142,56 @@ def _check_fit(path: Path, site: Identity, wait: float, same_programs: bool, as_
     from decibo.silo.estimator_job import preview  # needs scikit-learn
 
     with computing_in(read_dtype(path)):
-        own = preview(path, site, write_log, same_programs=same_programs)
-        mailbox = mailbox_of(own.consortium, own.terms)
+        consortium, terms, own = preview(path, site, write_log, same_programs=same_programs)
+        mailbox = mailbox_of(consortium, terms)
         answers = _answers(mailbox, wait)
-    digest = mailbox.job.hex()
-    if as_json:
-        parts = {name: getattr(own, name) for name in ("columns", "categories", "classes", "steps")}
-        terminal.print_json({"site": site.name, "job": digest, "neighbours": answers, **parts})
-        return _code(answers)
-    title = f"{own.terms['estimator']}, at most {own.steps} steps on {own.consortium.network!r}"
-    terminal.say(f"{site.name}, job {digest[:16]}: {title}", "")
-    _show_neighbours(own.consortium, site.name, answers)
 
     # What all sites would read, what they would add up, and what neighbours would read.
-    gaps = [name for name, kind in own.columns.items() if kind == "gaps"]
-    text = [f"{name} ({', '.join(words)})" for name, words in own.categories.items()]
-    read = [f"the names of the columns, {', '.join(own.columns)}"]
+    columns, classes = own["columns"], own["classes"]
+    gaps = [name for name, kind in columns.items() if kind == "gaps"]
+    text = [f"{name} ({', '.join(words)})" for name, words in own["categories"].items()]
+    read = [f"the names of the columns, {', '.join(columns)}"]
     read += [f"that {listed(gaps)} {'has' if len(gaps) == 1 else 'have'} gaps"] if gaps else []
     read += [f"the categories of {'; '.join(text)}"] if text else []
-    read += [f"the classes {listed([str(label) for label in own.classes])}"] if own.classes else []
-    hidden = own.consortium.secure_sums
+    read += [f"the classes {listed([str(label) for label in classes])}"] if classes else []
+    hidden = consortium.secure_sums
     part = "no site reads" if hidden else "neighbours may read"
-    terminal.say(
+    words = (
         f"All sites read {'; '.join(read)}.",
         "They read how many samples they have together, and the sums of all columns and of their"
         f" squares; {part} what this {'one' if hidden else 'site'} adds.",
         "In every step a message with gradients goes from here to each of"
-        f" {listed(own.consortium.peers)}. Neither masks nor secure sums hide these gradients.",
+        f" {listed(consortium.peers)}. Neither masks nor secure sums hide these gradients.",
         ENCRYPTED + REVEALS,
     )
-    return _code(answers)
+    title = f"{terms['estimator']}, at most {own['steps']} steps on {consortium.network!r}"
+    return _show(consortium, site.name, mailbox.job, answers, title, words, own, as_json)
 
 
-def _code(answers: Mapping[str, str]) -> Exit:
-    """Whether all neighbours are there with the same job."""
-    return Exit.RAN if all(answer.startswith(SAME) for answer in answers.values()) else Exit.LOST
-
-
-def _show_neighbours(consortium: Consortium, me: str, answers: Mapping[str, str]) -> None:
-    sites = {each.name: each for each in consortium.sites}
-    way = {peer: ROUTES[route(consortium, sites[me], sites[peer]) or "wait"] for peer in answers}
-    rows = [
-        (peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()
-    ]
-    terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
+def _show(
+    consortium: Consortium,
+    me: str,
+    job: bytes,
+    answers: Mapping[str, str],
+    title: str,
+    words: Sequence[str],
+    more: Mapping[str, object],
+    as_json: bool,
+) -> Exit:
+    """What the neighbours say, and what leaves this site."""
+    if as_json:
+        terminal.print_json({"site": me, "job": job.hex(), "neighbours": answers, **more})
+    else:
+        sites = {each.name: each for each in consortium.sites}
+        way = lambda peer: ROUTES[route(consortium, sites[me], sites[peer]) or "wait"]
+        rows = [
+            (peer, sites[peer].address or "", way(peer), answer) for peer, answer in answers.items()
+        ]
+        terminal.say(f"{me}, job {job.hex()[:16]}: {title}", "")
+        terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
+        terminal.say(*words)
+    same = all(answer.startswith(SAME) for answer in answers.values())
+    return Exit.RAN if same else Exit.LOST
 
 
 def _sent(run: SiteRun) -> tuple[dict[str, object], int]:

@@ -101,9 +101,9 @@ def is_held(folder: Path) -> bool:
         process, host, *started = path.read_text().splitlines()
         if host.partition("?")[0] != socket.gethostname():
             return True
-        state, now = _state_and_start(int(process))
+        state, start = _state_and_start(int(process))
         # another process may have got the number since
-        return state not in ("Z", "X") and started in ([], [str(now)])
+        return state not in ("Z", "X") and all(int(each) % (1 << 64) == start for each in started)
     except (FileNotFoundError, ProcessLookupError, ValueError):
         return path.exists() and not Path("/proc/self").exists()
 
@@ -152,16 +152,17 @@ def _is_zombie(path: Path, process: int) -> bool:
     """Whether the process that wrote this lock has ended and waits for its parent (Linux): the last
     line of the lock is the boot of the machine and the process's start in it."""
     try:
-        state, started = _state_and_start(process)
-        return state in ("Z", "X") and path.read_text().splitlines()[2:] == [str(started)]
+        state, start = _state_and_start(process)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+        started = [str(int(boot, 16) << 64 | start)]
+        return state in ("Z", "X") and path.read_text().splitlines()[2:] == started
     except (OSError, ValueError, IndexError):
         return False
 
 
 def _state_and_start(process: int) -> tuple[str, int]:
     words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-    return words[0], int(boot, 16) << 64 | int(words[19])
+    return words[0], int(words[19])
 
 
 def _stays_empty(path: Path) -> bool:

@@ -24,12 +24,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
 from decibo.algorithm.direction import SINGLE
 from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.formatting import format_number, listed
+from decibo.measure.cost import Cost
 from decibo.measure.measures import SOLVED, as_trees
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network
+from decibo.problem.problem import Functions
 from decibo.problem.reference import Reference, not_strongly_convex
 from decibo.run import loop
 from decibo.run.checkpoint import RunState
@@ -139,7 +144,12 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
         rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}
     answer = setup.method.answer
     means = {name: jnp.mean(rows[name], axis=0) for name in {"x", "y", "z", answer} & rows.keys()}
-    solution = _solution(setup, run, rows, means)
+    links = len(setup.network.edges) * (1 if setup.network.directed else 2)
+    cost = replace(setup.cost, agents=setup.network.agents, links=links)
+    functions = setup.program.functions
+    solution = solution_of(functions, setup.method, setup.network, cost, run, rows, means)
+    if setup.program.placement is not None:
+        solution = replace(solution, state=None)
     if status is Status.diverged:
         why = _why_not_finite(setup, run, ended.failed)
         reasons = [ended.reason, why, ran_away(setup, solution, means)]
@@ -190,20 +200,23 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
     return replace(solution, status=status, message=" ".join(filter(None, reasons)))
 
 
-def _solution(
-    setup: Setup, run: RunState, rows: dict[str, jax.Array], means: dict[str, jax.Array]
+def solution_of(
+    functions: Functions,
+    method: Algorithm,
+    network: Network | DirectedNetwork,
+    cost: Cost,
+    run: RunState,
+    rows: dict[str, jax.Array],
+    means: dict[str, jax.Array],
 ) -> Solution:
-    functions = setup.program.functions
-    method = setup.method
+    """The solution of a run at these means of the agents' rows; its status is for others to say."""
     return Solution(
         x=functions.x.unravel(means["x"]),
         y=functions.y.unravel(means[method.answer]),
         agents=as_trees(functions, rows),
         history=run.history,
         cost=replace(
-            setup.cost,
-            agents=setup.network.agents,
-            links=len(setup.network.edges) * (1 if setup.network.directed else 2),
+            cost,
             steps=run.step,
             seconds=run.seconds.steps,
             compiling=run.seconds.compiling,
@@ -213,8 +226,8 @@ def _solution(
         message="",
         steps=run.step,
         method=method,
-        network=setup.network,
-        state=run.agents if setup.program.placement is None else None,
+        network=network,
+        state=run.agents,
     )
 
 

@@ -77,13 +77,6 @@ class Collectives:
             self._agreed(lambda: self.sum(own.ravel()).reshape(own.shape).tolist()), np.float64
         )
 
-    def largest(self, numbers: ArrayLike) -> np.ndarray:
-        """The largest of what the sites have, number by number."""
-        own = np.asarray(numbers, dtype=np.float64)
-        return np.asarray(
-            self._agreed(lambda: self.maximum(own.ravel()).reshape(own.shape).tolist()), np.float64
-        )
-
     def _agreed(self, find: Callable[[], Any]) -> Any:
         if self.past is None:
             result = find()

@@ -3,7 +3,6 @@ table, found before anything is sent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,28 +90,11 @@ def fit_job(
     return model, save(model, site.folder / "models" / f"{path.stem}.json"), own
 
 
-@dataclass(frozen=True, eq=False)
-class Disclosure:
-    """What all sites would read of this one, and whom it would exchange messages with.
-
-    consortium   the sites, as this one sees them
-    terms        what it compares with its neighbours
-    columns      what every column holds: numbers, text or gaps
-    categories   of the columns that hold text
-    classes      of the labels, none for numbers
-    steps        the most steps
-    """
-
-    consortium: Consortium
-    terms: dict[str, str]
-    columns: dict[str, str]
-    categories: dict[str, list[str]]
-    classes: list[object]
-    steps: int
-
-
-def preview(path: Path, site: Identity, log: Log, *, same_programs: bool = False) -> Disclosure:
-    """What a site would disclose in the job in a file."""
+def preview(
+    path: Path, site: Identity, log: Log, *, same_programs: bool = False
+) -> tuple[Consortium, dict[str, str], dict[str, Any]]:
+    """The sites of the job in a file; what this one compares with its neighbours; and what it would
+    disclose: which columns hold numbers, text or gaps, and the categories and classes."""
     model, label = estimator_of(path.name, read_tables(path)["estimator"])
     X, y = own_table(site, label)
     columns = estimators.own_columns(X)
@@ -120,11 +102,11 @@ def preview(path: Path, site: Identity, log: Log, *, same_programs: bool = False
     kinds = estimators.kinds_of(columns)
     words = lambda name: sorted({word for word in columns[name] if word is not None})
     more = agreed_of() if isinstance(model, SiloTrust) else {}
-    return Disclosure(
-        Consortium.at(path, site.folder, log=log, same_programs=same_programs),
-        estimators.terms_of(model, columns) | more,
-        {name: kind or "numbers" for name, kind in kinds.items()},
-        {name: words(name) for name, kind in kinds.items() if kind == TEXT},
-        labels["classes"],
-        model.get_params()["steps"],
-    )
+    consortium = Consortium.at(path, site.folder, log=log, same_programs=same_programs)
+    own = {
+        "columns": {name: kind or "numbers" for name, kind in kinds.items()},
+        "categories": {name: words(name) for name, kind in kinds.items() if kind == TEXT},
+        "classes": labels["classes"],
+        "steps": model.get_params()["steps"],
+    }
+    return consortium, estimators.terms_of(model, columns) | more, own

@@ -19,7 +19,7 @@ from decibo.algorithm.compose import MASK
 from decibo.errors import InputError
 from decibo.files import PRIVATE
 from decibo.measure.cost import Cost, examine
-from decibo.measure.measures import Measure, Measures, as_trees, available, resolve
+from decibo.measure.measures import Measure, Measures, available, resolve
 from decibo.problem.problem import why_no_products
 from decibo.programs import jitted
 from decibo.pytree import Tree, one_of
@@ -154,7 +154,6 @@ class SiteRun:
 
         resumed   the step of the checkpoint from which the run went on, 0 if there was none
         """
-        functions = self.agent.functions
         method = self.agent.method
         steps = self.job.steps
         rows = {name: jnp.asarray(row) for name, row in _views(method.core, state.agents).items()}
@@ -179,27 +178,12 @@ class SiteRun:
             reasons += [note, moved, outcome.step_sizes(sizes)]
         if resumed:
             reasons.append(f"Resumed from the checkpoint of step {resumed}.")
-        return Solution(
-            x=functions.x.unravel(rows["x"][0]),
-            y=functions.y.unravel(rows[method.answer][0]),
-            agents=as_trees(functions, rows),
-            history=state.history,
-            cost=replace(
-                self.cost,
-                agents=1,
-                links=len(self.peers),
-                steps=state.step,
-                seconds=state.seconds.steps,
-                compiling=state.seconds.compiling,
-                measuring=state.seconds.measuring,
-            ),
-            status=status,
-            message=" ".join(filter(None, reasons)),
-            steps=state.step,
-            method=method,
-            network=self.job.network,
-            state=state.agents,
+        own = {name: row[0] for name, row in rows.items()}
+        cost = replace(self.cost, agents=1, links=len(self.peers))
+        solution = outcome.solution_of(
+            self.agent.functions, method, self.job.network, cost, state, rows, own
         )
+        return replace(solution, status=status, message=" ".join(filter(None, reasons)))
 
 
 @jax.jit
