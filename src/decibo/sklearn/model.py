@@ -225,7 +225,7 @@ def _texts_named(model: object, X: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        kinds = getattr(X, "dtypes", None)  # a series of pandas
+        kinds: Any = getattr(X, "dtypes", None)  # a series of pandas
         named = kinds.items() if hasattr(kinds, "items") else ()
         columns = [str(name) for name, kind in named if kind.kind not in "biufc"]
         if not columns or isinstance(error, InputError):
