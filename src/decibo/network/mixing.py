@@ -244,26 +244,13 @@ def as_one(exchange: Callable[[jax.Array], jax.Array], tree: T) -> T:
     return jax.tree.unflatten(treedef, leaves)
 
 
-@jax.custom_jvp
+@jax.custom_batching.custom_vmap
 def own_row(agent: jax.Array, rows: jax.Array) -> jax.Array:
     """The agent's row."""
-    return _take(agent, rows)
-
-
-@own_row.defjvp
-def _own_jvp(
-    primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    agent, rows = primals
-    return own_row(agent, rows), own_row(agent, tangents[1])
-
-
-@jax.custom_batching.custom_vmap
-def _take(agent: jax.Array, rows: jax.Array) -> jax.Array:
     return rows[agent]
 
 
-@_take.def_vmap
+@own_row.def_vmap
 def _take_all(
     size: int, batched: list[bool], agent: jax.Array, rows: jax.Array
 ) -> tuple[jax.Array, bool]:
@@ -273,7 +260,7 @@ def _take_all(
     if not by_rows:
         return rows, True
     if not by_agent:  # some other axis than the agents'
-        return _take(agent, jnp.moveaxis(rows, 0, 1)), True
+        return own_row(agent, jnp.moveaxis(rows, 0, 1)), True
     return jax.vmap(lambda i, r: r[i])(agent, rows), True
 
 
