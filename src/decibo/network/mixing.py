@@ -353,7 +353,7 @@ class Sparse(Mixing):
         weights = self.weights.astype(S.dtype)
 
         def slot(r: int | jax.Array, total: jax.Array) -> jax.Array:
-            neighbour = received.at[self.neighbours[r]].get(mode="promise_in_bounds")
+            neighbour = received[self.neighbours[r]]
             return total + weights[r][:, None] * (neighbour - flat)
 
         total = jnp.zeros_like(flat)
@@ -373,15 +373,11 @@ class Sparse(Mixing):
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
         """The largest of the own row and of every slot of neighbours."""
-        slot = lambda r, most: jnp.maximum(
-            most, received.at[self.neighbours[r]].get(mode="promise_in_bounds")
-        )
+        slot = lambda r, most: jnp.maximum(most, received[self.neighbours[r]])
         slots = self.neighbours.shape[0]
         most = lax.fori_loop(0, slots, slot, S) if slots else S
         if self.hubs.shape[0]:
-            hubs = jnp.maximum(
-                S.at[self.hubs].get(mode="promise_in_bounds"), _largest(self.hub_links, received)
-            )
+            hubs = jnp.maximum(S[self.hubs], _largest(self.hub_links, received))
             most = most.at[self.hubs].set(hubs, mode="promise_in_bounds")
         return most
 

@@ -60,7 +60,7 @@ class Varying(Mixing):
         flat = S.reshape(S.shape[0], -1)
         received = jnp.asarray(received).reshape(received.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)
-        neighbour = lambda r: received.at[self.places[r]].get(mode="promise_in_bounds")
+        neighbour = lambda r: received[self.places[r]]
         add = lambda r, total: total + weights[r][:, None] * (neighbour(r) - flat)
         # (1)
         return lax.fori_loop(0, self.neighbours.shape[0], add, jnp.zeros_like(flat)).reshape(
@@ -78,9 +78,7 @@ class Varying(Mixing):
         arrives = (self.weights[k % self.weights.shape[0]] != 0) & self.alive(key)
         for r in range(self.neighbours.shape[0]):
             there = arrives[r].reshape(-1, *(1,) * (S.ndim - 1))
-            S = jnp.where(
-                there, jnp.maximum(S, received.at[self.places[r]].get(mode="promise_in_bounds")), S
-            )
+            S = jnp.where(there, jnp.maximum(S, received[self.places[r]]), S)
         return S
 
     def alive(self, key: jax.Array) -> jax.Array:
