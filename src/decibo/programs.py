@@ -17,6 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 
+# The type of jitted functions, the last one, has no public name.
 FUNCTIONS = (FunctionType, MethodType, partial, type(jax.jit(lambda: None)))
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,6 +92,7 @@ class Jitted(Generic[P, T]):
             for part in jax.tree.leaves(program):
                 if isinstance(part, Weak | WeakMethod):
                     owner = weakref.ref.__call__(part)  # of a method its object
+                    # At exit there is nothing left to save, and JAX may be gone before.
                     weakref.finalize(owner, self.programs.pop, program, None).atexit = False
         return found
 

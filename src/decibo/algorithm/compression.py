@@ -145,6 +145,7 @@ def _begin_compressed(
 
 def messages_of(step: Callable[..., Tree], oracle: Oracle, state: Tree) -> list[Tree]:
     """The shapes of what an agent in this state mixes in one step, in order."""
+    # The list is filled while the step is traced, which eval_shape does and nothing else.
     messages = MessageShapes()
     jax.eval_shape(lambda s: step(oracle, messages, s, jnp.int32(0), jax.random.key(0)), state)
     return messages.seen

@@ -160,6 +160,8 @@ def messages(
     state = jax.vmap(one, axis_name=AGENTS)(data, start)
     every: list[list[Tree]] = []
     for k in range(integer("steps", steps)):
+        # What the mix has noted must be results of the step: from a loop inside it, tracers would
+        # escape.
         try:
             sent, state = _listened(
                 problem.functions, method.core, mixing, data, key, state, jnp.int32(k)

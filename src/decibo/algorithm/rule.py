@@ -397,6 +397,7 @@ def _unbiased(b: Scalar, m: Vector, k: Step) -> Vector:
 def _ratio(step: Scalar, length: jax.Array) -> jax.Array:
     """step/length, and 0 where there is nothing to divide by, because then there is nowhere to
     go."""
+    # The inner where, too: jax_debug_nans would stop at 0/0 in the branch that is not taken.
     return jnp.where(length > 0, step / jnp.where(length > 0, length, 1), 0).astype(length.dtype)
 
 

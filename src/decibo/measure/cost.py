@@ -271,6 +271,8 @@ def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
+    # A jitted function is one equation of the program that calls it, with its name, in loops and
+    # under vmap too.
     call.__name__ = MARK + name
     return jax.jit(call)
 

@@ -55,6 +55,7 @@ class Chebyshev(Mixing):
     """One exchange of `inside` for each omega."""
 
     inside: Mixing
+    # Numbers of Python take the type of S; arrays in double precision would widen it.
     omegas: tuple[float, ...] = field(metadata={"static": True})
     gain: float = field(metadata={"static": True})  # 1/(1 - mid)
 

@@ -78,6 +78,8 @@ class BlockExchange(Mixing):
         local, sends = jax.tree.map(
             lambda leaf: leaf.reshape(leaf.shape[1:]), (self.local, self.sends)
         )
+        # In a ppermute nobody may be a source or a target twice; who is no target gets zeros, which
+        # no agent has a weight for.
         received = [
             lax.ppermute(S[rows], DEVICES, pairs)
             for rows, pairs in zip(sends, self.parts, strict=True)

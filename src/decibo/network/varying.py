@@ -83,6 +83,8 @@ class Varying(Mixing):
 
     def alive(self, key: jax.Array) -> jax.Array:
         """Which of an agent's links work, (D, agents)."""
+        # For all links of the network at once, from a key that all agents share: both ends of a
+        # link draw the same, also on different devices.
         working = ~jax.random.bernoulli(key, self.rate, (self.count,))
         if self.unreliable == "agents":
             return working[self.neighbours] & working[self.agents]

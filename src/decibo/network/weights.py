@@ -141,6 +141,7 @@ def check_square(name: str, matrix: ArrayLike | sparray) -> csr_array:
             f"{name} must be square, with one row and one column for each agent, but its shape is"
             f" {shape}."
         )
+    # A copy, since what follows works in place.
     result = csr_array(matrix, dtype=np.float64, copy=True)
     result.sum_duplicates()
     result.eliminate_zeros()

@@ -710,6 +710,7 @@ def require_products(
         raise NoSecondDerivativesError(what, reason, remedy)
 
 
+# The functions are weak references: a cache of them would keep what they close over alive.
 @lru_cache(maxsize=64)
 def _why_no_products(
     functions: Functions, treedef: Any, shapes: tuple[jax.ShapeDtypeStruct, ...]
