@@ -1,16 +1,19 @@
 """decibo list: the methods, problems, networks and measures of decibo, a line for each, or one of
 them in full.
 
-All of it is read from the source text, without running it: importing JAX would take a second.
+Importing JAX would take a second. So modules are run without their imports and without what their
+functions do: constants, signatures, docstrings and the decorator `method` are left.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import decibo
 from decibo.cli import terminal
@@ -20,11 +23,14 @@ from decibo.validate import one_of
 KINDS = ("methods", "problems", "networks", "measures")
 VARIABLES = ("x", "y", "z", "v", "c")  # of which consensus_s is listed
 HINTS = {
-    "methods": "In a file: method = decibo.ahead(alpha=0.05, ...), or decibo.methods.NAME(...).",
+    "methods": "In a file: method = decibo.ahead(alpha=0.05, ...), or decibo.methods.NAME(...), the"
+    " last ones decibo.contrib.NAME(...).",
     "problems": "In a file: problem = decibo.problems.NAME(...), or your own decibo.Problem(...).",
     "networks": "In a file: network = decibo.networks.NAME(...).",
     "measures": 'In a file: measures = ["stationarity", "consensus_x", my_function].',
 }
+RETURNED = {"problems": ("Problem",), "networks": ("Network", "DirectedNetwork")}
+WORDS = "algorithm/algorithm.py"  # about where rules were read, which modules of methods import
 
 Entry = dict[str, object]
 
@@ -59,86 +65,76 @@ def entries(kind: str) -> list[Entry]:
         text = "Every measure that needs no exact solution (the default)."
         return [*_measures(), _entry("cheap", text), _entry("all", "Every measure.")]
     if kind == "methods":
-        return [_described(made, names) for made, names in _made_by("method")]
+        return [_described(made) | {"provenance": words} for made, words in _methods()]
     # The functions among the public names that return what the room is about.
-    wanted = ("Problem",) if kind == "problems" else ("Network", "DirectedNetwork")
     found: list[Entry] = []
     for line in _parsed(f"{kind}/__init__.py").body:
-        if isinstance(line, ast.ImportFrom) and line.module and line.module.startswith("decibo."):
-            public = {alias.name for alias in line.names}
-            place = line.module.removeprefix("decibo.").replace(".", "/") + ".py"
+        if isinstance(line, ast.ImportFrom) and (line.module or "").startswith("decibo."):
+            made = _run(str(line.module).removeprefix("decibo.").replace(".", "/") + ".py")
+            public = [made[alias.name] for alias in line.names if alias.name in made]
             found += [
-                _described(each, _texts(place))
-                for each in _parsed(place).body
-                if isinstance(each, ast.FunctionDef) and each.name in public
-                if each.returns is not None and ast.unparse(each.returns) in wanted
+                _described(each)
+                for each in public
+                if inspect.isfunction(each) and each.__annotations__.get("return") in RETURNED[kind]
             ]
     return sorted(found, key=lambda entry: str(entry["name"]))
 
 
 def names_of_methods() -> list[str]:
     """All methods, for the completion of a shell."""
-    return [made.name for made, _ in _made_by("method")]
+    return [made.__name__ for made, _ in _methods()]
+
+
+def _parsed(path: str) -> ast.Module:
+    return ast.parse((Path(str(decibo.__file__)).parent / path).read_text(encoding="utf-8"))
 
 
 @cache
-def _parsed(path: str) -> ast.Module:
-    return ast.parse((_root() / path).read_text(encoding="utf-8"))
+def _run(path: str) -> dict[str, Any]:
+    """What a module defines; its methods, with where their rules were read, are under ""."""
+    methods: list[tuple[Callable[..., Any], str]] = []
+
+    def method(*plain: Callable[..., Any], provenance: str = "") -> Any:
+        enter = lambda made: methods.append((made, provenance)) or made
+        return enter(*plain) if plain else enter
+
+    names: dict[str, Any] = {} if path == WORDS else dict(_run(WORDS))
+    names |= {"method": method, "": methods, "__name__": path}
+    for node in _parsed(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            node.body = [ast.Expr(ast.Constant(ast.get_docstring(node) or ""))]
+        if isinstance(node, ast.ClassDef):
+            node.bases, node.keywords, node.decorator_list = [], [], []
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
+            alone = ast.fix_missing_locations(ast.Module([node], []))
+            with suppress(Exception):  # it needs what was not imported
+                exec(compile(alone, path, "exec"), names)  # annotations stay words, as here
+    return names
 
 
-def _root() -> Path:
-    return Path(str(decibo.__file__)).parent
-
-
-def _texts(path: str) -> dict[str, str]:
-    """The constants of a module that are text, those that it imports too."""
-    found: dict[str, str] = {}
-    for line in _parsed(path).body:
-        if isinstance(line, ast.ImportFrom) and line.module == "decibo.algorithm.algorithm":
-            found |= _texts("algorithm/algorithm.py")
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
-            text = _text(line.value, found)
-            found |= {} if text is None else {line.targets[0].id: text}
-    return found
-
-
-def _text(node: ast.expr | None, names: dict[str, str]) -> str | None:
-    """The value of an expression that is text: a literal, a name, or an f-string of names."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.Name):
-        return names.get(node.id)
-    if isinstance(node, ast.FormattedValue):
-        return _text(node.value, names)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part, names) or "" for part in node.values)
-    return None
-
-
-def _made_by(decorator: str) -> Iterator[tuple[ast.FunctionDef, dict[str, str]]]:
-    """Functions with this decorator, with the texts of their modules: in the order in which
-    decibo.methods and decibo.contrib import them."""
+def _methods() -> Iterator[tuple[Callable[..., Any], str]]:
+    """In the order in which decibo.methods and decibo.contrib import them."""
+    root = Path(str(decibo.__file__)).parent
     first = lambda path: (path.name != "methods.py", path.name)
-    core = sorted((_root() / "algorithm").glob("*.py"), key=first)
-    for path in [*core, *sorted((_root() / "contrib").glob("*.py"))]:
-        place = path.relative_to(_root()).as_posix()
-        if f"\n@{decorator}" in path.read_text(encoding="utf-8"):
-            for each in _parsed(place).body:
-                if isinstance(each, ast.FunctionDef) and each.decorator_list:
-                    maker = each.decorator_list[0]
-                    maker = maker.func if isinstance(maker, ast.Call) else maker
-                    if isinstance(maker, ast.Name) and maker.id == decorator:
-                        yield each, _texts(place)
+    core = sorted((root / "algorithm").glob("*.py"), key=first)
+    for path in [*core, *sorted((root / "contrib").glob("*.py"))]:
+        if "\n@method" in path.read_text(encoding="utf-8"):
+            yield from _run(path.relative_to(root).as_posix())[""]
 
 
-def _described(made: ast.FunctionDef, texts: dict[str, str]) -> Entry:
-    entry = _entry(made.name, ast.get_docstring(made) or "", _settings(made.args, texts))
-    for maker in made.decorator_list:
-        given = maker.keywords if isinstance(maker, ast.Call) else []
-        for keyword in given:
-            if keyword.arg == "provenance":
-                entry["provenance"] = _text(keyword.value, texts)
-    return entry
+def _described(made: Callable[..., Any]) -> Entry:
+    """In brackets what may be left out, otherwise with the default."""
+    settings = []
+    for each in inspect.signature(made).parameters.values():
+        value = each.default
+        shown = f"{value:.6g}" if isinstance(value, float) else value
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            settings.append("...")
+        elif value is each.empty:
+            settings.append(each.name)
+        else:
+            settings.append(f"[{each.name}]" if value is None else f"{each.name}={shown}")
+    return _entry(made.__name__, made.__doc__ or "", settings)
 
 
 def _entry(name: str, text: str, settings: list[str] | None = None) -> Entry:
@@ -146,35 +142,15 @@ def _entry(name: str, text: str, settings: list[str] | None = None) -> Entry:
     return {"name": name, "settings": settings or [], "description": first}
 
 
-def _settings(given: ast.arguments, texts: dict[str, str]) -> list[str]:
-    """The arguments: in brackets what may be left out, otherwise with the default."""
-    plain = [*given.posonlyargs, *given.args]
-    before: list[ast.expr | None] = [None] * (len(plain) - len(given.defaults))
-    defaults = [*before, *given.defaults, *given.kw_defaults]
-    shown = []
-    for argument, default in zip([*plain, *given.kwonlyargs], defaults, strict=True):
-        value = default.value if isinstance(default, ast.Constant) else default
-        if default is None:
-            shown.append(argument.arg)
-        elif value is None:
-            shown.append(f"[{argument.arg}]")
-        elif isinstance(value, ast.expr):
-            shown.append(f"{argument.arg}={_text(value, texts) or ast.unparse(value)}")
-        else:
-            text = f"{value:.6g}" if isinstance(value, float) else value
-            shown.append(f"{argument.arg}={text}")
-    return [*shown, *(["..."] if given.vararg or given.kwarg else [])]
-
-
 def _measures() -> Iterator[Entry]:
     """Functions of a snapshot, and ConsensusError of each variable, whose class describes them."""
-    for each in _parsed("measure/measures.py").body:
-        text = ast.get_docstring(each) if isinstance(each, ast.FunctionDef | ast.ClassDef) else None
-        if isinstance(each, ast.ClassDef) and each.name == "ConsensusError":
+    for name, made in _run("measure/measures.py").items():
+        text = getattr(made, "__doc__", None) or ""
+        if name == "ConsensusError":
             for s in VARIABLES:
-                words = (text or "").replace("one variable s", s).replace("s_i", f"{s}_i")
+                words = text.replace("one variable s", s).replace("s_i", f"{s}_i")
                 yield _entry(f"consensus_{s}", words.replace("sbar", f"{s}bar"))
-        elif isinstance(each, ast.FunctionDef) and each.name[0] != "_" and each.args.args:
-            first = each.args.args[0].annotation
-            if len(each.args.args) == 1 and first and ast.unparse(first) == "Snapshot":
-                yield _entry(each.name, text or "")
+        elif inspect.isfunction(made) and name[0] != "_":
+            (first, *others) = inspect.signature(made).parameters.values() or [None]
+            if first is not None and not others and first.annotation == "Snapshot":
+                yield _entry(name, text)

@@ -30,7 +30,7 @@ ROWS = 12  # of a sweep; the best ones first
 WIDTH, HEIGHT = 140.0, 24.0  # of the line of a measure
 STYLE = """<style>
 .decibo {display: flex; flex-wrap: wrap; gap: 1.5em; align-items: start; color: inherit}
-.decibo table {border-collapse: collapse; margin: 0}
+.decibo table {border-collapse: collapse; margin: 0; color: inherit}
 .decibo th, .decibo td {text-align: left !important; padding: 2px 10px 2px 0 !important;
   border: 0; border-bottom: 1px solid rgba(128, 128, 128, .35); background: none !important}
 .decibo td:last-child {font-variant-numeric: tabular-nums}
