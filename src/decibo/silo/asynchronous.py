@@ -42,13 +42,12 @@ import numpy as np
 from decibo.formatting import listed
 from decibo.parallel.signals import GracefulStop
 from decibo.pytree import Tree
-from decibo.run import loop
 from decibo.run.checkpoint import RunState
 from decibo.run.run import Ended
 from decibo.run.solution import Status
 from decibo.silo.async_mailbox import AsyncMailbox
 from decibo.silo.lockstep import LockstepStepper, NotFiniteError, with_axis, without_axis
-from decibo.silo.mailbox import LOOK, EndedError
+from decibo.silo.mailbox import LOOK
 from decibo.silo.site_run import SiteRun
 
 # times `again` seconds, and finished directions, for which a site at rest must have been so
@@ -145,38 +144,17 @@ class AsyncStepper(LockstepStepper):
         begun = RunState(0, own, self.template().history, self.clock.lap())
         return with_axis(self.recorded(begun))
 
-    def advance(
-        self, state: RunState, until: int, stop: str | None
-    ) -> tuple[RunState, Ended | None]:
-        """Moves until the host must look, or has not done so for a while."""
-        job = self.site.job
-        mover = self.mover
-        begun = time.monotonic()
-        self.clock.lap()
-        state = before = state._replace(agents=mover.state)
-        ended: Ended | None = None
-        try:
-            while state.step < until and not mover.mailbox.over and time.monotonic() - begun < LOOK:
-                self._move()
-                mover.publish()
-                before = state
-                made = mover.steps > state.step
-                seconds = state.seconds.plus(self.clock.lap())
-                state = state._replace(step=mover.steps, agents=mover.state, seconds=seconds)
-                if made and (state.step % self.site.every == 0 or state.step == job.steps):
-                    state = self.recorded(state)
-                if GracefulStop.asked():
-                    raise KeyboardInterrupt
-            if mover.mailbox.over:
-                if state.history["step"][-1] != state.step:
-                    state = self.recorded(state)
-                ended = self._at_the_end(state.step)
-        except (NotFiniteError, EndedError) as error:
-            ended = self._no_further(state.step + 1, error)
-            state = state if bool(loop.all_finite(state.agents)) else before
-        except KeyboardInterrupt:
-            ended = Ended(Status.interrupted)
-        return with_axis(state), ended
+    def moved(self, state: RunState) -> tuple[int, Tree]:
+        self._move()
+        self.mover.publish()
+        return self.mover.steps, self.mover.state
+
+    def judged(self, state: RunState) -> tuple[RunState, Ended | None]:
+        if not self.mover.mailbox.over:
+            return state, None
+        if state.history["step"][-1] != state.step:
+            state = self.recorded(state)
+        return state, self._at_the_end(state.step)
 
     def _move(self) -> None:
         mover = self.mover

@@ -141,7 +141,7 @@ class LockstepStepper:
         self, state: RunState, until: int, stop: str | None
     ) -> tuple[RunState, Ended | None]:
         """Steps until the host must look, or has not done so for a while."""
-        agent = self.site.agent
+        job = self.site.job
         begun = time.monotonic()
         self.clock.lap()  # neither files nor callbacks are steps
         state = state._replace(agents=without_axis(state.agents))
@@ -149,12 +149,12 @@ class LockstepStepper:
         ended: Ended | None = None
         try:
             while ended is None and state.step < until:
-                own = agent.step(state.agents, state.step, self.exchange.of(state.step + 1))
+                step, own = self.moved(state)
                 seconds = state.seconds.plus(self.clock.lap())
-                after = state._replace(step=state.step + 1, agents=own, seconds=seconds)
-                if after.step % self.site.every == 0 or after.step == self.site.job.steps:
+                after = state._replace(step=step, agents=own, seconds=seconds)
+                if step > state.step and (step % self.site.every == 0 or step == job.steps):
                     after = self.recorded(after)
-                    ended = self.together.ended(after.history) if self.together else None
+                after, ended = self.judged(after)
                 # Only now: a step ends with the exchanges of its record, and a site that stops in
                 # the middle of them must make all of the step again.
                 self.before, state = state, after
@@ -171,15 +171,24 @@ class LockstepStepper:
             self.lost = error
             ended = Ended(Status.interrupted, str(error))
         except KeyboardInterrupt:
-            ended = Ended(Status.interrupted) if state.step < self.site.job.steps else None
+            over = state.step >= job.steps and not job.is_asynchronous
+            ended = None if over else Ended(Status.interrupted)
         return with_axis(state), ended
+
+    def moved(self, state: RunState) -> tuple[int, Tree]:
+        """The number of the next step, and the state after it."""
+        own = self.site.agent.step(state.agents, state.step, self.exchange.of(state.step + 1))
+        return state.step + 1, own
+
+    def judged(self, state: RunState) -> tuple[RunState, Ended | None]:
+        """Whether the run ends here, since the record of this step has reached all targets."""
+        recorded = state.history["step"][-1] == state.step
+        return state, self.together.ended(state.history) if self.together and recorded else None
 
     def over(self, state: RunState) -> Ended | None:
         """How a run has ended that was complete in this state, if it was."""
-        ended = self.together.ended(state.history) if self.together else None
-        if ended is not None and state.history["step"][-1] == state.step:
-            return ended
-        return Ended(Status.done) if state.step == self.site.job.steps else None
+        done = Ended(Status.done) if state.step == self.site.job.steps else None
+        return self.judged(state)[1] or done
 
     def close(self) -> None:
         """Nothing is open but the mailbox, which stays until the neighbours have everything."""
