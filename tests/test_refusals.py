@@ -95,7 +95,7 @@ REFUSED = {
     "automatic on a directed network": (solve(DIRECTED, AUTOMATIC), "ahead_exact", "fab"),
     "compressed push-pull on a directed network": (
         solve(DIRECTED, compression.compressed(
-            single(consensus.push_pull()), compression.rounded(), feedback=False)),
+            single(consensus.push_pull()), compression.rounded())),
         "needs symmetric", "fab",
     ),
     "sums of messages, links that fail": (solve(FAILING, PACKED), "keeps sums", "fixed network"),
@@ -109,7 +109,7 @@ REFUSED = {
     "not composed, a network for each variable": (
         solve(EACH, LOOPS), "does not say which variable", "one network for all"),
     "compressed, a network for each variable": (
-        solve(EACH, compression.compressed(FIXED, compression.rounded(), feedback=False)),
+        solve(EACH, compression.compressed(FIXED, compression.rounded())),
         "does not say which variable", "one network for all",
     ),
     "networks for other variables": (

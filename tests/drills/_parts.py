@@ -173,7 +173,6 @@ def _wrappers() -> Iterator[Spoilt]:
         "method": NO_METHOD,
         "compressor": [None, 5, "top_k", compression.top_k, object()],
         "eta": NO_SHARE,
-        "feedback": "flag",
     }
     fine = {"method": METHOD, "compressor": compression.top_k(0.5)}
     yield "compression.compressed", compression.compressed, fine, kinds

@@ -9,12 +9,7 @@ neighbours know as well.
 
 [CHOCO: Koloskova, Stich & Jaggi 2019]. Residuals vanish as the agents come to rest, and what is
 lost of them with them: exact methods stay exact. c and u are two more copies of every message in
-memory. Without feedback there are none,
-
-    (5)  mix(s) = s + eta (W - I) Q(s)
-
-the mean over the agents is still exact, but agents agree up to what Q loses of s itself: with
-bfloat16, 2^-9 of it.
+memory.
 """
 
 from __future__ import annotations
@@ -36,8 +31,8 @@ from decibo.errors import InputError
 from decibo.network.mixing import How, Mix, WrappedMix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
-from decibo.validate import flag, one_of
 from decibo.validate import fraction as share
+from decibo.validate import one_of
 
 T = TypeVar("T")
 
@@ -93,16 +88,11 @@ class Compressed(NamedTuple):
     u: tuple[Tree, ...]
 
 
-def compressed(
-    method: Algorithm, compressor: Compressor, *, eta: float = 1.0, feedback: bool = True
-) -> Algorithm:
+def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -> Algorithm:
     """The method with every message compressed, with error feedback.
 
-    eta        how far agents move towards what they receive, at most 1; the stronger the
-               compression, the smaller
-    feedback   False: nothing is remembered of earlier messages, which saves two copies of each, and
-               agents agree only up to what the compressor loses. For `rounded`, and hardly for
-               others
+    eta   how far agents move towards what they receive, at most 1; the stronger the compression,
+          the smaller
     """
     if not isinstance(compressor, Compressor):
         raise InputError(
@@ -113,21 +103,16 @@ def compressed(
     check_wrappable(method)
     core = method.core
     # Vectors are compressed one by one, so that nothing says which variable one belongs to.
-    needs = method.needs | {Need.SYMMETRIC_WEIGHTS, Need.ONE_NETWORK}
-    again = lambda method: compressed(method, compressor, eta=eta, feedback=feedback)
-    if not flag("feedback", feedback):
-        step = Partial(_forgetful, core.step, compressor, eta)
-        name = f"{compressor.name} without feedback"
-        return wrapped(method, name, again, core.init, step, core.view, needs=needs)
+    needs = {Need.SYMMETRIC_WEIGHTS, Need.ONE_NETWORK, Need.FIXED_LINKS, Need.LOCKSTEP}
     return wrapped(
         method,
         compressor.name,
-        again,
+        lambda method: compressed(method, compressor, eta=eta),
         Partial(_begin_compressed, core.init, core.step),
         Partial(_compressed, core.step, compressor, eta),
         Partial(asked_inside, core.view),
         chosen=None if core.chosen is None else Partial(asked_inside, core.chosen),
-        needs=needs | {Need.FIXED_LINKS, Need.LOCKSTEP},
+        needs=method.needs | needs,
     )
 
 
@@ -167,20 +152,6 @@ def _compressed(
     return Compressed(state, tuple(messages.c), tuple(messages.u))
 
 
-def _forgetful(
-    step: Partial,
-    compressor: Compressor,
-    eta: Scalar,
-    oracle: Oracle,
-    mix: Mix,
-    state: Tree,
-    k: jax.Array,
-    key: jax.Array,
-) -> Tree:
-    draw, rest = jax.random.split(key)
-    return step(oracle, CompressingMix(mix, compressor, eta, draw, None), state, k, rest)
-
-
 def asked_inside(question: Partial, s: Tree) -> Any:
     """What the method inside answers of its state, of which s is a wrapper."""
     return question(s.state)
@@ -201,51 +172,41 @@ class MessageShapes(Mix):
 
 
 class CompressingMix(WrappedMix):
-    """A mix that sends compressed residuals, or without a memory compressed messages; used once,
-    for the messages of one step in their order."""
+    """A mix that sends compressed residuals; used once, for the messages of one step in their
+    order."""
 
     def __init__(
-        self,
-        mix: Mix,
-        compressor: Compressor,
-        eta: Scalar,
-        key: jax.Array,
-        memory: Compressed | None,
+        self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array, memory: Compressed
     ):
         super().__init__(mix)
         self.compressor = compressor
         self.eta = eta
         self.key = key
         self.memory = memory
-        self.count = 0
         self.c: list[Tree] = []
         self.u: list[Tree] = []
 
     def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
         if how is How.LARGEST:
             return self.mix.exchange(tree, how, bits)  # single numbers: they arrive as they are
-        number = self.count
-        self.count += 1
+        number = len(self.c)
         leaves, treedef = jax.tree.flatten(tree)
         keys = jax.random.split(jax.random.fold_in(self.key, number), len(leaves))
-        c = jax.tree.leaves(self.memory.c[number]) if self.memory else []
-        residuals = [s - c for s, c in zip(leaves, c, strict=True)] if self.memory else leaves
+        c = jax.tree.leaves(self.memory.c[number])
+        u = jax.tree.leaves(self.memory.u[number])
         q = [
-            self.compressor.apply(residual.ravel(), key).reshape(residual.shape)
-            for residual, key in zip(residuals, keys, strict=True)
+            self.compressor.apply((s - c).ravel(), key).reshape(s.shape)
+            for s, c, key in zip(leaves, c, keys, strict=True)
         ]  # (1)
         sent = sum(self.compressor.bits(leaf.size, leaf.dtype.itemsize * 8) for leaf in leaves)
-        if self.memory is None:
-            apart = self.mix.difference(q, bits=sent)
-        else:
-            u = jax.tree.leaves(self.memory.u[number])
-            c = [a + b for a, b in zip(c, q, strict=True)]  # (2)
-            u = [a + b for a, b in zip(u, self.mix(q, bits=sent), strict=True)]  # (3)
-            self.c.append(jax.tree.unflatten(treedef, c))
-            self.u.append(jax.tree.unflatten(treedef, u))
-            apart = [u - c for u, c in zip(u, c, strict=True)]
-        change = jax.tree.unflatten(treedef, [self.eta * part for part in apart])
-        # (4), (5); compressed methods run on undirected networks only, where a push is a sum
+        c = [a + b for a, b in zip(c, q, strict=True)]  # (2)
+        u = [a + b for a, b in zip(u, self.mix(q, bits=sent), strict=True)]  # (3)
+        self.c.append(jax.tree.unflatten(treedef, c))
+        self.u.append(jax.tree.unflatten(treedef, u))
+        change = jax.tree.unflatten(
+            treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)]
+        )
+        # (4); compressed methods run on undirected networks only, where a push is a sum
         return change if how is How.DIFFERENCE else jax.tree.map(jnp.add, tree, change)
 
 
