@@ -76,7 +76,7 @@ def _networks() -> Iterator[Spoilt]:
         "loss": [1.0, *NO_SHARE[1:]],
         "away": away,
     }
-    kinds |= {"patience": "optional count", **dict.fromkeys(("random", "relay", "split"), "flag")}
+    kinds |= {"patience": "optional count", **dict.fromkeys(("relay", "split"), "flag")}
     yield "networks.asynchronous", decibo.networks.asynchronous, {"network": RING}, kinds
 
 

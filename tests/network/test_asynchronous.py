@@ -55,7 +55,7 @@ def twin(network, ticks, h, seed):
     neighbours = np.asarray(mixing.neighbours)
     everyone = jnp.arange(m)
     arrivals = jax.jit(jax.vmap(mixing.arrivals, (0, None, None)))
-    wakes = jax.jit(jax.vmap(mixing.awake, (0, None, None)))
+    wakes = jax.jit(jax.vmap(mixing.awake, (0, None)))
     s = np.zeros((m, 2))
     p, c = s.copy(), s.copy()
     said = []  # what everybody had to say at each tick
@@ -65,7 +65,7 @@ def twin(network, ticks, h, seed):
         key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
         new = s.copy(), p.copy(), c.copy()
         arrives, made = map(np.asarray, arrivals(everyone, k, jax.random.fold_in(key, 0)))
-        awake = np.asarray(wakes(everyone, k, key))
+        awake = np.asarray(wakes(everyone, k))
         for i in range(m):
             for slot, j in enumerate(neighbours[:, i]):
                 tick = made[i, slot]

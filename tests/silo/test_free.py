@@ -96,7 +96,7 @@ def conducted(job, network, ticks, seed):
     def drawn(k):
         key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
         mailbox = lambda i: mixing.arrivals(i, k, jax.random.fold_in(key, 0))
-        return jax.vmap(mailbox)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k, key))(
+        return jax.vmap(mailbox)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k))(
             jnp.arange(4)
         )
 

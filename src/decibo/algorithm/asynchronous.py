@@ -141,8 +141,7 @@ def _tick(
 ) -> AsynchronousState:
     mixing = _mixing(mix)
     agent = lax.axis_index(AGENTS)
-    assert mix.key is not None
-    awake = mixing.awake(agent, k, mix.key)
+    awake = mixing.awake(agent, k)
     newest = NewestMix(mix, agent, k, s)
     busy = s.busy
     if mixing.relay:

@@ -3,7 +3,7 @@ r"""Networks whose agents do not wait for each other, simulated tick by tick.
 A tick is one step of an agent of speed 1. Every agent keeps the newest message that it has from
 each neighbour:
 
-    (1)  awake_i(k)  at every (1/speed_i)-th tick, or with probability speed_i
+    (1)  awake_i(k)  at every (1/speed_i)-th tick
     (2)  sent_j(k)   what agent j would send at tick k: it changes when j has made a step
     (3)  u           = k + 1 - a,  a drawn from 1, ..., delay for each link, direction and tick,
                                    unless it is lost
@@ -65,7 +65,6 @@ class Asynchronous(Mixing):
     patience: jax.Array
     delay: int = field(metadata={"static": True})
     count: int = field(metadata={"static": True})  # of links, both directions
-    random: bool = field(metadata={"static": True})
     relay: bool = field(metadata={"static": True})
     split: bool = field(metadata={"static": True})
 
@@ -73,15 +72,10 @@ class Asynchronous(Mixing):
         """Which of these agents are not away at these ticks."""
         return (k < self.away[0][agents]) | (k >= self.away[1][agents])
 
-    def awake(self, agent: jax.Array, k: jax.Array, key: jax.Array) -> jax.Array:
+    def awake(self, agent: jax.Array, k: jax.Array) -> jax.Array:
         """Whether the agent ends a step at tick k."""
-        if self.random:
-            due = jax.random.bernoulli(jax.random.fold_in(key, 1), self.speeds)[agent]
-        else:
-            speed = self.speeds[agent]
-            ends = lambda ticks: jnp.floor(ticks * speed + 1e-4)
-            due = ends(k + 1) > ends(k)
-        return due & self.present(agent, k)  # (1)
+        ends = lambda ticks: jnp.floor(ticks * self.speeds[agent] + 1e-4)
+        return (ends(k + 1) > ends(k)) & self.present(agent, k)  # (1)
 
     def arrivals(self, agent: jax.Array, k: jax.Array, key: jax.Array) -> Arrivals:
         """What arrives for an agent at tick k; `key` tells parcels apart."""
@@ -121,7 +115,6 @@ class AsynchronousNetwork(Network):
     loss: float = 0.0
     patience: int | None = None
     away: tuple[tuple[int, int, int], ...] = ()
-    random: bool = False
     relay: bool = False
     split: bool = False
 
@@ -143,7 +136,7 @@ class AsynchronousNetwork(Network):
             away[:, agent] = first, back
         arrays = neighbours, values, links, np.array(self.speeds), away, self.loss
         patience = np.int32(NEVER if self.patience is None else self.patience)
-        kinds = {"random": self.random, "relay": self.relay, "split": self.split}
+        kinds = {"relay": self.relay, "split": self.split}
         parts = [jnp.asarray(array) for array in (*arrays, patience)]
         return Asynchronous(*parts, delay=self.delay, count=2 * len(self.edges), **kinds)
 
@@ -156,7 +149,6 @@ def asynchronous(
     loss: float = 0.0,
     patience: int | None = None,
     away: Away | None = None,
-    random: bool = False,
     relay: bool = False,
     split: bool = False,
 ) -> AsynchronousNetwork:
@@ -170,7 +162,6 @@ def asynchronous(
                again; by default never
     away       {agent: (first, back)}: who is away from one tick on, and back at another, or for
                good with None
-    random     whether an agent ends a step with probability `speed` at each tick, or regularly
     relay      whether a slow agent goes on talking while it computes, with the last direction that
                it has finished
     split      whether every variable travels by itself, so that those of one agent may be of
@@ -191,7 +182,6 @@ def asynchronous(
         loss=float(loss),
         patience=None if patience is None else integer("patience", patience),
         away=tuple(_absence(agent, times, network.agents) for agent, times in (away or {}).items()),
-        random=flag("random", random),
         relay=flag("relay", relay),
         split=flag("split", split),
     )
