@@ -257,6 +257,11 @@ def test_sweep_finds_the_best(here, call):
     assert "Next: decibo run quad.py -m 'ahead_exact[alpha=0.05]'" in tidy(done.out)
     assert (here / "out/quad-sweep/sweep.csv").read_text().count("\n") == 4
     assert (here / "out/quad-sweep/code/quad.py").is_file()
+    words = ["-m", "ahead_exact[lam=50, gamma=0.1]", "-g", "alpha=0.001,0.05", "--seeds", 2]
+    said = " ".join(call("sweep", "quad.py", *words, "--steps", 300).out.split())
+    assert said.index("0.05 2 done") < said.index("0.001 2 done")
+    assert "in the mean of 2 seeds: alpha=0.05" in said
+    assert "Next: decibo run quad.py -m 'ahead_exact[lam=50, gamma=0.1, alpha=0.05]'" in said
     lost = call("sweep", "quad.py", "-g", "alpha=1e4,1e5", "--steps", 300, "--json")
     assert lost.code == Exit.DIVERGED
     assert [row["status"] for row in lost.json["rows"]] == ["diverged", "diverged"]

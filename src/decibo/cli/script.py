@@ -37,7 +37,7 @@ import decibo
 from decibo import contrib
 from decibo.errors import OWN_FILES, InputError, short, short_repr, warn
 from decibo.files import read_file
-from decibo.formatting import distinct, to_json
+from decibo.formatting import distinct, format_setting, to_json
 from decibo.network.per_variable import each
 from decibo.run.repeat import seed_numbers
 from decibo.run.solve import check_fit, check_types
@@ -45,7 +45,7 @@ from decibo.validate import did_you_mean, integer, one_of, only_known
 from decibo.validate import seed as check_seed
 
 LONGEST = 1 << 22  # bytes of a file
-SPEC = re.compile(r"\s*([\w.-]+)\s*(?:\[(.*)\])?\s*", re.DOTALL)
+SPEC = re.compile(r"\s*([^\[\]]*[^\[\]\s])\s*(?:\[(.*)\])?\s*", re.DOTALL)
 PARTS = ("problem", "make_problem", "network", "make_network", "method", "methods", "grid")
 EXAMPLE = "For example: -m 'ahead[alpha=0.05, gamma=0.1, lam=20]'"
 
@@ -86,6 +86,15 @@ class Choice:
     label: str
     method: decibo.Algorithm
     spec: str | None = None
+
+    def spec_with(self, settings: Mapping[str, object]) -> str:
+        """How the command line names the same method with these settings."""
+        match = SPEC.fullmatch(self.spec or self.label)
+        name, inside = (self.label, "") if match is None else (match[1], match[2] or "")
+        call = _call(inside)
+        given = {each.arg: ast.unparse(each.value) for each in (call.keywords if call else ())}
+        given |= {each: format_setting(value) for each, value in settings.items()}
+        return f"{name}[{', '.join(f'{each}={value}' for each, value in given.items())}]"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ asked for.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -353,4 +354,4 @@ def seed_list(text: str | None) -> int | list[int] | None:
 def typed(script: Script, spec: str | None, *flags: str) -> str:
     """The file and the options as one types them, for the line that says what comes next."""
     words = [terminal.path_of(script.path), *(["-m", spec] if spec else []), *flags]
-    return " ".join(word if "[" not in word else f"'{word}'" for word in words)
+    return shlex.join(words)

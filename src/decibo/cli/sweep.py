@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import decibo
 from decibo.cli import terminal
@@ -29,9 +33,10 @@ from decibo.files import (
     read_record,
     sha256,
 )
-from decibo.formatting import format_setting, to_csv
+from decibo.formatting import MINUS, format_setting, to_csv
 from decibo.problem.problem import Problem
-from decibo.run.repeat import sharing
+from decibo.report.group import with_spread
+from decibo.run.repeat import sharing, spread
 from decibo.run.solution import Status
 from decibo.run.sweep import Sweep, joined
 
@@ -83,22 +88,43 @@ def sweep(
                 terminal.print_json(
                     {"rows": rows, "measure": measure, "best": best, "folder": str(folder)}
                 )
-            else:  # settings, status, and as many measures as fit
-                names = list(rows[0])
-                count = names.index("status") + 1
-                names = names[:count] + terminal.ordered(names[count:])[:3]
-                cells = [[row[name] for name in names] for row in rows[:LONGEST]]
-                terminal.table(names, cells, left=0)
-                if len(rows) > LONGEST:
-                    terminal.say(f"... and {len(rows) - LONGEST} more, in {place}/sweep.csv")
-                terminal.say(f"Written to {place}")
+            else:
+                _show(result)
+                terminal.say(f"Written to {place}, a row for each run in sweep.csv")
             if best and not as_json:
                 changed = ", ".join(f"{name}={format_setting(v)}" for name, v in best.items())
-                command = typed(script, f"{choice.method.name}[{changed}]")
-                terminal.say(f"Least {measure}: {changed}", f"Next: decibo run {command}")
+                mean = f" in the mean of {len(script.seeds)} seeds" if len(script.seeds) > 1 else ""
+                command = typed(script, choice.spec_with(best))
+                terminal.say(f"Least {measure}{mean}: {changed}", f"Next: decibo run {command}")
     if Status.interrupted in result.status:
         return Exit.INTERRUPTED
     return Exit.RAN if any(status.sound for status in result.status) else Exit.DIVERGED
+
+
+def _show(result: Sweep) -> None:
+    """A line for each setting, the best first: how its runs ended, and as many measures as fit."""
+    settings = list(result.settings[0])
+    scalars = [name for name, row in result.history.items() if row.ndim == 2]
+    names = terminal.ordered(scalars)[:3]
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in result.table:
+        runs.setdefault(repr([row[name] for name in settings]), []).append(row)
+    lines = []
+    for same in runs.values():
+        sound = [Status(row["status"]).sound for row in same]
+        ends = [spread([row[name] for row in same], sound) for name in names]
+        counts = Counter(row["status"] for row in same).items()
+        several = len(same) > 1
+        ended = ", ".join(f"{count} {status}" if several else status for status, count in counts)
+        shown = [same[0][name] for name in names]
+        if several:
+            shown = [with_spread(end).replace(MINUS, "-") for end in ends]
+        rank = (sum(sound) < len(sound), *(end.mean if end.count else np.inf for end in ends[:1]))
+        lines.append((rank, [*(same[0][name] for name in settings), ended, *shown]))
+    lines.sort(key=lambda line: line[0])
+    terminal.table([*settings, "ended", *names], [cells for _, cells in lines[:LONGEST]], left=0)
+    if len(lines) > LONGEST:
+        terminal.say(f"... and {len(lines) - LONGEST} more")
 
 
 def _run(script: Script, method: decibo.Algorithm, grid: Mapping[str, list]) -> Sweep:

@@ -170,7 +170,7 @@ class Cost:
     def so_far(self, step: np.ndarray) -> dict[str, np.ndarray]:
         """What the run has spent after so many steps: the columns of every table of a history.
 
-        Seconds are those of all steps, shared out equally; they are left out where they are not
+        Seconds are those of all steps, divided equally; they are left out where they are not
         known.
         """
         sums = {
