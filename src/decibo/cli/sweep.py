@@ -120,7 +120,8 @@ def _show(result: Sweep) -> None:
         if several:
             shown = [with_spread(end).replace(MINUS, "-") for end in ends]
         rank = (sum(sound) < len(sound), *(end.mean if end.count else np.inf for end in ends[:1]))
-        lines.append((rank, [*(same[0][name] for name in settings), ended, *shown]))
+        chosen = [format_setting(same[0][name]) for name in settings]
+        lines.append((rank, [*chosen, ended, *shown]))
     lines.sort(key=lambda line: line[0])
     terminal.table([*settings, "ended", *names], [cells for _, cells in lines[:LONGEST]], left=0)
     if len(lines) > LONGEST:
