@@ -236,7 +236,7 @@ def test_who_spoils_what_sites_agree_on_before_a_fit_is_named(lie):
     def site(me):
         peers = [name for name in names if name != me]
         mailbox = make_mailbox(memory.wire(me), me, peers=peers, calls=9, patience=2.0)
-        exchanger = Exchanger(mailbox, peers).of(0)
+        exchanger = Exchanger(mailbox).of(0)
         mailbox.start()
 
         def exchange(vector):

@@ -128,7 +128,7 @@ class AsyncStepper(LockstepStepper):
         """Begin to send: a site that starts again, from a checkpoint or from nothing, need not tell
         anybody."""
         if state is not None:
-            self.log(f"continuing after step {state.step} of {self.site.job.steps}")
+            self.mailbox.log(f"continuing after step {state.step} of {self.site.job.steps}")
         else:
             state = self.begin()
         assert isinstance(self.mailbox, AsyncMailbox)

@@ -118,9 +118,9 @@ def join(
         assert own is not None
         wire = TlsWire(job.consortium, site, own, log)
     mailbox = site_run.mailbox(wire, log, same_programs=flag("same_programs", same_programs))
-    exchange = Exchanger(mailbox, site_run.peers)
+    exchange = Exchanger(mailbox)
     kind = AsyncStepper if job.is_asynchronous else LockstepStepper
-    stepper = kind(site_run, mailbox, place, log, exchange)
+    stepper = kind(site_run, place, exchange)
     if job.together:
         sites = Collectives(exchange, job.network, job.names, site_run.agent.number)
         stepper.together = NetworkMeasures(site_run, sites)
@@ -202,13 +202,13 @@ def carry_out(
         if ended.status is Status.stopped and not stepper.gone and not complete:
             mailbox.leave(STOPPED, f"{site.site}: {ended.reason}")
         elif ended.status in (Status.done, Status.converged, Status.stopped) and not stepper.gone:
-            stepper.log("done; waiting for the neighbours to have all messages")
+            mailbox.log("done; waiting for the neighbours to have all messages")
             words = "All neighbours have all messages.\n"
             finished = False
             with suppress(KeyboardInterrupt):
                 finished = mailbox.finish(lambda: atomic_write(folder / FINISHED, words, PRIVATE))
             if not finished:
-                stepper.log(
+                mailbox.log(
                     f"not all of {listed(site.peers)} have finished; restart this site if they"
                     " ask for it"
                 )

@@ -83,7 +83,7 @@ def joint_fit(
                 mailbox.start()
             else:
                 past = read_record(folder / AGREED, "decibo agreement", FORMAT)
-            exchange = Exchanger(mailbox, consortium.peers, first=past["calls"])
+            exchange = Exchanger(mailbox, first=past["calls"])
             sums = None
             if consortium.secure_sums:
                 secrets = mailbox.agreed_secrets(folder, data, new=new)
@@ -91,7 +91,7 @@ def joint_fit(
             everyone = consortium.names
             results = past["results"]
             sites = Collectives(exchange, consortium.network, everyone, number, results, sums)
-            yield JointFit(consortium, live, sites, mailbox, exchange)
+            yield JointFit(consortium, live, sites, exchange)
         except EndedError as error:
             mailbox.leave(DIVERGED, str(error))
             raise InputError(str(error)) from error
@@ -115,7 +115,6 @@ class JointFit:
     consortium: Consortium
     live: StatusFile
     collectives: Collectives
-    mailbox: Mailbox
     exchange: Exchanger
 
     def solve(self, problem: Problem, method: Algorithm, *, steps: int, tol: float) -> Solution:
@@ -141,9 +140,7 @@ class JointFit:
             write_record(self.live.folder / AGREED, "decibo agreement", FORMAT, content, PRIVATE)
         sites = replace(self.collectives, past=None)
         together = NetworkMeasures(site_run, sites)
-        stepper = LockstepStepper(
-            site_run, self.mailbox, self.live.folder, own.log, self.exchange, together
-        )
+        stepper = LockstepStepper(site_run, self.live.folder, self.exchange, together)
         with watched(own.progress) as report:
             state, solution = carry_out(stepper, Callbacks(()), report, self.live)
         if solution.status is Status.interrupted:

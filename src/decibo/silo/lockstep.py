@@ -24,7 +24,6 @@ from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.secret import masks_of_site
 from decibo.silo.secure_sum import NeighbourSums, TooLargeError
 from decibo.silo.site_run import SiteRun
-from decibo.silo.wire import Log
 
 
 class NotFiniteError(ArithmeticError):
@@ -39,7 +38,6 @@ class Exchanger:
     """
 
     mailbox: Mailbox
-    peers: list[str]
     sums: NeighbourSums | None = None  # for secure sums
     first: int = 0
     step: int = 0
@@ -60,7 +58,7 @@ class Exchanger:
         received = self.mailbox.exchange(self.step, self.call, vector)
         self.call += 1
         if self.sums is None:
-            return np.stack([vector, *(received[peer] for peer in self.peers)])
+            return np.stack([vector, *(received[peer] for peer in self.mailbox.peers)])
         numbered = {self.mailbox.number[peer]: message for peer, message in received.items()}
         return np.stack([vector, self.sums.differing(vector, numbered)])
 
@@ -77,9 +75,7 @@ class LockstepStepper:
     """
 
     site: SiteRun
-    mailbox: Mailbox
     folder: Path
-    log: Log
     exchange: Exchanger
     together: NetworkMeasures | None = None
     clock: Clock = field(default_factory=Clock)
@@ -87,6 +83,10 @@ class LockstepStepper:
     gone: bool = field(default=False, init=False)
     secrets: dict[int, bytes] = field(default_factory=dict, init=False)
     before: RunState | None = field(default=None, init=False)
+
+    @property
+    def mailbox(self) -> Mailbox:
+        return self.exchange.mailbox
 
     def template(self) -> RunState:
         """What a checkpoint of this site looks like: the state, the records, and the messages that
@@ -110,7 +110,7 @@ class LockstepStepper:
             # This site repeats its messages from the checkpoint, bit for bit, so that neighbours
             # one exchange ahead or behind need not know that it was gone (mailbox.py, (6)).
             self.mailbox.restore((state.step + 1, 0), state.extra or {})
-            self.log(f"continuing after step {state.step} of {job.steps}")
+            self.mailbox.log(f"continuing after step {state.step} of {job.steps}")
         if job.method.masks or job.secure_sums:
             data = [np.asarray(leaf) for leaf in jax.tree.leaves(self.site.rows)]
             self.secrets = self.mailbox.agreed_secrets(self.folder, data, new=state is None)
@@ -128,7 +128,7 @@ class LockstepStepper:
         if masks:
             first = first | masks_of_site(masks, first, self.site.agent.number, self.secrets)
             if len(self.secrets) == 1:
-                self.log(
+                self.mailbox.log(
                     f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide"
                     " nothing from it"
                 )
