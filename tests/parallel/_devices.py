@@ -111,7 +111,7 @@ def main() -> None:
     if not daily:
         found["stream, 4 devices"] = float(np.abs(streamed(1) - streamed(4)).max())
         chosen = [
-            decibo.solve(problem, decibo.ring(12), steps=1500, devices=n, progress=False).agents.x
+            decibo.solve(problem, decibo.ring(12), steps=400, devices=n, progress=False).agents.x
             for n in (1, 8)
         ]
         found["automatic step sizes"] = float(

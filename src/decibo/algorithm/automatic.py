@@ -17,8 +17,8 @@ Inner level: exact diffusion of c and w with the same gamma, along Nesterov aver
 Outer level: gradient tracking, where agents and coordinates may have different step sizes s without
 harm, because t vanishes at the solution; with Nesterov averages of what neighbours change.
 
-    (6)  x stands still until k |w - w'| <= SETTLED (largest |w|), k >= LEAST: hold. At this k* the
-         lag of w is k*/2; from then on  l = max(LEAST, (k*/2) (L now)/(L then))
+    (6)  x stands still until k |w - w'| <= SETTLED (largest |w|), k >= LEAST: hold. The lag of w is
+         then k*/2, k* = k + 1/2; from then on  l = max(LEAST, (k*/2) (L now)/(L then))
     (7)  t   = t' + e' + d - d',   e = b e' + (W - I)/2 (t + b e'),   b = (1 - sqrt u)/(1 + sqrt u)
          x   = q + o,   q = x' - s B t,   o = b o' + (W - I)/2 (q + b o')
     (8)  n   = steps since t changed its sign; T the length of the run before, 0 at first
@@ -28,8 +28,8 @@ harm, because t vanishes at the solution; with Nesterov averages of what neighbo
                s |t| <= (1 + A/P) of the longest move so far, START at first
     (11) s   = s max((1 + p/p')^-CUT, MOST) in all during a run            cut, as half-waves grow
                p the largest |t| of this run so far, p' that of the run before
-    (12) B   = (|h|/(average |h| of late))^-BRAKE, at most 1               curvature must not grow
-                                                                           too fast
+    (12) B   = (h/(average |h| of late))^-BRAKE, at most 1                 curvature must not grow
+               h the |h| of this step; at steps without a probe L          too fast
 
 (1) is stable up to gamma l = 2 (2 - theta)/(theta (3 - 2 theta)) for curvature l, and resonates
 with x less than heavy ball. An agent whose L has grown beyond what gamma allows scales its own d_c
@@ -108,8 +108,7 @@ BIG = 3.0
 
 
 class Plan(NamedTuple):
-    """What is given: the direction, a step size that is not to be chosen, and whether gradients are
-    noisy."""
+    """What is given: the direction, and a step size that is not to be chosen."""
 
     direction: Direction
     alpha: Schedule | None
@@ -230,16 +229,19 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
     slope = oracle.inner(x, c).y
 
     def look(
-        _: int, at: tuple[jax.Array, Vector, jax.Array]
+        i: int, at: tuple[jax.Array, Vector, jax.Array]
     ) -> tuple[jax.Array, Vector, jax.Array]:
-        """y0 is often 0: a step along the gradient says what is far for y."""
+        """y0 is often 0: a step along the gradient says what is far for y. It is all that is kept
+        of the first two looks, which are over a distance that knows no units; and as a power of
+        two, so that their rounding is not kept either."""
         seen, along = _probe(oracle, x, c, slope, at[1], at[2])
         far = jnp.linalg.norm(slope) / jnp.where(seen > 0, seen, jnp.inf)
-        return seen, along, jnp.maximum(jnp.linalg.norm(c), far)
+        _, power = jnp.frexp(jnp.maximum(jnp.linalg.norm(c), far))
+        return seen, jnp.where(i < 2, at[1], along), jnp.ldexp(jnp.ones_like(far), power)
 
     none = jnp.zeros((), c.dtype)
     own, along, scale = lax.fori_loop(0, STARTS, look, (none, _noise(c), 1 + jnp.linalg.norm(c)))
-    variables = variables._replace(size=jnp.where(scale > 0, scale, 1))
+    variables = variables._replace(size=scale)
     largest = _everywhere(mix, own)
     inner = Inner(
         memory=consensus.exact_diffusion().start(group),
@@ -411,7 +413,7 @@ def _lagged(plan: Plan, outer: Outer, w: Vector, inner: Inner, k: jax.Array) -> 
         move = weight * jnp.linalg.norm(w - again)
     size = jnp.maximum(outer.size, jnp.linalg.norm(w))
     settled = (k * move <= SETTLED * jnp.maximum(size, tiny)) & (k >= LEAST) & (outer.lag == 0)
-    lag = jnp.where(settled, k / 2 * inner.gamma / inner.share, outer.lag)
+    lag = jnp.where(settled, (k + 0.5) / 2 * inner.gamma / inner.share, outer.lag)
     return outer._replace(noise=noise, size=size, lag=lag.astype(outer.lag.dtype))
 
 
