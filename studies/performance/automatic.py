@@ -46,9 +46,29 @@ from decibo.run import loop  # noqa: E402
 from decibo.run.solve import network_constants  # noqa: E402
 from studies.performance.step_problems import CASES, OWN, Case  # noqa: E402
 
+PART = 4  # of the steps, with constants moved
 RESULTS = Path(__file__).parents[1] / "results" / "automatic.json"
 ALPHAS, GAMMAS = np.logspace(-4, 2, 13), (0.01, 0.1, 0.5, 1.0)
-MOVED = "THETA SAFE FIRST PACE NOISE FALL LATE RECENT SETTLED LEAST START BRAKE ROUNDING CUT MOST AVERAGE BIG"
+MOVED = [
+    "THETA",
+    "SAFE",
+    "FIRST",
+    "PACE",
+    "NOISE",
+    "FALL",
+    "LATE",
+    "RECENT",
+    "SETTLED",
+    "LEAST",
+    "START",
+    "BRAKE",
+    "ROUNDING",
+    "CUT",
+    "MOST",
+    "AVERAGE",
+    "BIG",
+    "FAR",
+]
 
 
 def curvature(problem: decibo.Problem) -> float:
@@ -98,10 +118,15 @@ def judge(problem: decibo.Problem, X: np.ndarray, Y: np.ndarray) -> tuple[np.nda
 
 
 def ends(
-    case: Case, methods: list[decibo.Algorithm], seed: int, part: int = 1
+    case: Case,
+    methods: list[decibo.Algorithm],
+    seed: int,
+    part: int = 1,
+    constants: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Phi and |grad Phi| after a quarter and after all steps, a column for each of the methods,
-    which differ in numbers only; `part`: for so much less steps."""
+    which differ in numbers only; `part`: for so much less steps; `constants`: a row of those in
+    MOVED for each of the methods."""
     problem, network = case.problem, case.network
     if problem.sample is not None:
         methods = [decibo.minibatch(method) for method in methods]
@@ -109,10 +134,14 @@ def ends(
     cores = jax.tree.map(stack, *[method.core for method in methods])
     program, start = loop.Program(problem.functions, ()), problem.start_rows(network.agents)
     stops = np.array([case.steps // part // 4, case.steps // part])
+    kept = [getattr(rule, name) for name in MOVED]
+    constants = np.tile(kept, (len(methods), 1)) if constants is None else constants
 
     @jax.jit
-    def run(cores, mixing, data, stops):
-        def one(core):
+    def run(cores, mixing, data, stops, constants):
+        def one(core, values):
+            if part > 1:  # else they remain Python's numbers, as in every other run
+                vars(rule).update(zip(MOVED, values, strict=True))
             reach = network_constants(network)
             inputs = loop.Inputs(core, mixing, data, jax.random.key(seed), {}, {}, reach)
 
@@ -125,12 +154,14 @@ def ends(
             between = jnp.stack([jnp.array([0, stops[0]]), stops])
             return jax.lax.scan(until, loop.begin(program, inputs, start), between)[1]
 
-        return jax.vmap(one, axis_size=len(methods))(cores)
+        return jax.vmap(one, axis_size=len(methods))(cores, constants)
 
-    X, Y = (
-        np.asarray(a, np.float64)
-        for a in run(cores, network.mixing(), problem.data, jnp.array(stops))
-    )
+    try:
+        values = jnp.asarray(constants, start["x"].dtype)
+        rows = run(cores, network.mixing(), problem.data, jnp.array(stops), values)
+    finally:
+        vars(rule).update(zip(MOVED, kept, strict=True))
+    X, Y = (np.asarray(a, np.float64) for a in rows)
     phi, grad = judge(problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]))
     return phi.reshape(-1, 2).T, grad.reshape(-1, 2).T
 
@@ -152,18 +183,18 @@ def row(job: tuple[str, int | None, dict[str, Any] | None, bool]) -> tuple[str, 
         not np.isfinite(grad) or (grad > 30 * grad0 and phi > phi0 + 10 * abs(phi0))
     )
     if moved:
-        gone = []
-        for constant in MOVED.split():
-            value = getattr(rule, constant)
-            for factor in (0.7, 1.3):
-                share = 1 - (1 - value) * factor if constant == "FALL" else value * factor
-                setattr(
-                    rule, constant, type(value)(round(share) if isinstance(value, int) else share)
-                )
-                jax.clear_caches()
-                phi, grad = ends(case, [decibo.ahead_exact()], number, part=4)
-                gone += [f"{constant} x {factor}"] if lost(phi[1, 0], grad[1, 0]) else []
-            setattr(rule, constant, value)
+        values = np.array([getattr(rule, name) for name in MOVED])
+        tries = [(i, factor) for i in range(len(MOVED)) for factor in (0.7, 1.3)]
+        rows = np.tile(values, (len(tries), 1))
+        for place, (i, factor) in enumerate(tries):
+            falls = MOVED[i] == "FALL"
+            rows[place, i] = 1 - (1 - values[i]) * factor if falls else values[i] * factor
+        phi, grad = ends(case, [decibo.ahead_exact()] * len(tries), number, PART, rows)
+        gone = [
+            f"{MOVED[i]} x {factor}"
+            for (i, factor), *end in zip(tries, phi[1], grad[1], strict=True)
+            if lost(*end)
+        ]
         return label, {"diverged with": gone}
     result = known or {"start": float(grad0), "phi0": float(phi0)}
     if "best" not in result:
