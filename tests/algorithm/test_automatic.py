@@ -491,6 +491,49 @@ def test_it_stays_where_it_has_come_to():
     assert max(end.history["stationarity"][reached:]) < 1e-20
 
 
+HELLO = decibo.Problem(
+    lambda x, y, d: jnp.sum((y - d) ** 2),
+    lambda x, y, d: jnp.sum((y - x) ** 2) + 0.5 * jnp.sum((y + d) ** 2),
+    np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [2.0, 3.0]]),
+    np.zeros(2),
+    np.zeros(2),
+)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [lambda: HELLO, lambda: decibo.problems.logistic_hyperparameters(agents=4)],
+    ids=["readme", "logistic"],
+)
+def test_a_longer_run_is_not_a_worse_one(task):
+    phi = decibo.solve(
+        task(), decibo.ring(4), steps=2000, every=10, measures=["phi"], progress=False
+    ).history["phi"]
+    best = np.minimum.accumulate(phi)
+    assert np.max(phi - best) <= 0.05 * (phi[0] - best[-1])
+    assert best[-1] < phi[0] / 4
+
+
+@pytest.mark.parametrize("goes_back", [True, False])
+def test_who_runs_into_a_wall_goes_back_and_says_so(goes_back, monkeypatch):
+    """y_1 is so large in f that the lag of y_2, a thousand steps, is not seen: x_2 comes back from
+    afar and runs into an exponential."""
+    if not goes_back:
+        monkeypatch.setattr(rule, "FAR", np.inf)
+    curvature = np.array([1, 1e-3])
+    task = decibo.Problem(
+        lambda x, y, d: 1e4 * (y[0] - 1) ** 2 + jnp.exp(2 * y[1]) + y[1] ** 2 / 20,
+        lambda x, y, d: jnp.sum(curvature * (y - x) ** 2) / 2,
+        np.zeros(3),
+        np.zeros(2),
+        np.zeros(2),
+    )
+    end = solved(task, decibo.ring(3), 6000)
+    slope = abs(2 * np.exp(2 * end.x[1]) + end.x[1] / 10)  # of Phi, where y* = x
+    assert (slope < 1e-2) == (end.status == "failed") == goes_back
+    assert ("went back" in end.message) == goes_back
+
+
 def test_local_steps_are_refused():
     with pytest.raises(decibo.InputError, match="without an exchange"):
         decibo.local_steps(decibo.ahead_exact(), 3)
@@ -499,4 +542,4 @@ def test_local_steps_are_refused():
 def test_what_it_costs():
     cost = solved(decibo.problems.quadratic(5, n=3, r=4), decibo.ring(5), 5).cost
     assert (cost.outer_gradients, cost.inner_gradients) == (1, 2 + 1 / rule.PROBE)
-    assert cost.numbers == 2 * 3 + 2 * 4 + 5
+    assert cost.numbers == 2 * 3 + 2 * 4 + 7

@@ -50,6 +50,14 @@ most whatever s is; (11) takes off more than a half-wave adds, and T slows growt
 was measured too short. This is an argument for one mode of a quadratic, not a proof; a recursion of
 that mode, in the tests, stays below twice the cube of the error of the lag.
 
+Should all this not be enough:
+
+    (14) M > FAR F: all agents go back to the start, with l/MOST in place of l
+
+M is the largest |t| of all since the last switch, F that while x stood still. Who sees numbers of
+that size, or a direction that is not finite, stands still until all know. The place where M was
+smallest is worse than the start: t vanishes there because w has not yet followed x.
+
 On minibatches what is noise alone must neither stop x nor let s fall, so there
 
     (13) t in (8)-(11) and in q is its average with weight AVERAGE, and e' in (9) alike; w in (6) is
@@ -105,6 +113,9 @@ CUT = 1.5
 MOST = 0.1  # the most that (11) cuts during a run
 AVERAGE = 0.1
 BIG = 3.0
+FAR = 1e3
+
+RETURNS = "returns"  # what is asked of a state besides step sizes
 
 
 class Plan(NamedTuple):
@@ -119,6 +130,11 @@ class Plan(NamedTuple):
         """A gamma that was given is meant without momentum."""
         return THETA if self.gamma is None else 1.0
 
+    @property
+    def guarded(self) -> bool:
+        """What was given cannot be lowered."""
+        return self.alpha is None and self.gamma is None
+
 
 class Inner(NamedTuple):
     """What an agent keeps for c and w.
@@ -129,8 +145,9 @@ class Inner(NamedTuple):
     along    v of (2)
     own      L of this agent, (3)
     level    the average of log |h|, or of log L on minibatches
-    news     the largest L, D and M heard of since the last switch
-    moves    D and M of this agent, squared: two numbers each, for c and w
+    news     the largest L, D and M of (5), M and F of (14) heard of since the last switch
+    moves    D and M of (5) of this agent, squared: two numbers each, for c and w
+    tops     M and F of (14) of this agent
     gamma    the same for all agents, as is
     share    r of (5)
     """
@@ -143,6 +160,7 @@ class Inner(NamedTuple):
     level: jax.Array
     news: Vector
     moves: Vector
+    tops: Vector
     gamma: jax.Array
     share: jax.Array
 
@@ -188,12 +206,32 @@ class Noise(NamedTuple):
     runs: Vector
 
 
+class Kept(NamedTuple):
+    """What (14) goes back to.
+
+    x, c, size, own, largest   of the start; the L of this agent and the largest of all
+    first     F
+    since     the step at which the agents began, or began again
+    returns   how often they have gone back
+    """
+
+    x: Vector
+    c: Vector
+    size: jax.Array
+    own: jax.Array
+    largest: jax.Array
+    first: jax.Array
+    since: jax.Array
+    returns: jax.Array
+
+
 class State(NamedTuple):
     """The state of one agent."""
 
     variables: Tree
     inner: Inner
     outer: Outer
+    kept: Kept
 
 
 def automatic(
@@ -224,8 +262,6 @@ def automatic(
 def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     variables = plan.direction.start(start)
     x, c = variables.x, variables.c
-    group = {"c": c, "w": variables.w}
-    zeros = jax.tree.map(jnp.zeros_like, group)
     slope = oracle.inner(x, c).y
 
     def look(
@@ -241,23 +277,49 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
 
     none = jnp.zeros((), c.dtype)
     own, along, scale = lax.fori_loop(0, STARTS, look, (none, _noise(c), 1 + jnp.linalg.norm(c)))
-    variables = variables._replace(size=scale)
-    largest = _everywhere(mix, own)
+    kept = Kept(x, c, scale, own, _everywhere(mix, own), none, none, none)
+    return State(*_begun(plan, variables, along, kept), kept)
+
+
+def _begun(
+    plan: Plan, variables: Tree, along: Vector, kept: Kept, noise: Tree = ()
+) -> tuple[Tree, Inner, Outer]:
+    """What an agent has before its first step, and when it begins again."""
+    x, c = kept.x, kept.c
+    zeros = {"c": jnp.zeros_like(c), "w": jnp.zeros_like(c)}
     inner = Inner(
-        memory=consensus.exact_diffusion().start(group),
+        memory=consensus.exact_diffusion().start(zeros),
         average=zeros,
         sent=zeros,
         along=along,
-        own=own,
-        level=_log(own),
-        news=jnp.zeros(5, c.dtype).at[0].set(own),
+        own=kept.own,
+        level=_log(kept.own),
+        news=jnp.zeros(7, c.dtype).at[0].set(kept.largest),
         moves=jnp.zeros(4, c.dtype),
-        gamma=_given(plan.gamma, 0, FIRST * _most(plan.theta, largest)),
+        tops=jnp.zeros(2, c.dtype),
+        gamma=_given(plan.gamma, 0, FIRST * _most(plan.theta, kept.largest)),
         share=jnp.asarray(FIRST, c.dtype),
     )
     zero, none = jnp.zeros_like(x), jnp.zeros((), x.dtype)
-    outer = Outer(*(zero,) * 12, lag=none, size=none)._replace(longest=zero + START)
-    return State(variables, inner, outer)
+    outer = Outer(*(zero,) * 12, lag=none, size=none, noise=jax.tree.map(jnp.zeros_like, noise))
+    variables = variables._replace(x=x, c=c, size=kept.size)
+    return variables, inner, outer._replace(longest=zero + START)
+
+
+def _back(plan: Plan, state: State, k: jax.Array) -> State:
+    """Back at the start, if that is what the news say; (14)."""
+    v, inner, outer, kept = state
+    M, F = inner.news[5:]
+    kept = kept._replace(first=jnp.maximum(kept.first, F))
+    lost = _far(M, kept)
+    kept = kept._replace(since=jnp.where(lost, k, kept.since), returns=kept.returns + lost)
+    again = _begun(plan, v._replace(w=jnp.zeros_like(v.w)), inner.along, kept, outer.noise)
+    start, now = State(*again, kept), State(v, inner, outer, kept)
+    return jax.tree.map(lambda new, old: jnp.where(lost, new, old), start, now)
+
+
+def _far(M: jax.Array, kept: Kept) -> jax.Array:
+    return (kept.first > 0) & (kept.first < M / FAR)
 
 
 def _init_noisy(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
@@ -280,19 +342,44 @@ def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
 def _step(
     plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array
 ) -> State:
-    v, inner, outer = state
+    if plan.guarded:
+        told = (k % _period(mix) == 0) & (k > 0)
+        state = lax.cond(told, lambda: _back(plan, state, k), lambda: state)
+    v, inner, outer, kept = state
     asked = RememberingOracle(oracle.functions, oracle.data, oracle)
     d = plan.direction.at(asked, v, k)
+    # Where nothing is known yet, what is not finite must end the run.
+    finite = (kept.first == 0) | _finite((d.x, d.c, d.w))
+    well = finite & ~_far(inner.tops[0], kept) if plan.guarded else True
+    d = d._replace(
+        x=jnp.where(well, d.x, outer.d), c=jnp.where(well, d.c, 0), w=jnp.where(well, d.w, 0)
+    )
     noisy = isinstance(outer.noise, Noise)
     inner, curvature = _looked(asked, v.x, d.size, inner, k, noisy=noisy)
     inner = _agreed(plan, mix, inner, k)
     own = {"c": v.c, "w": v.w}
     moved, inner = _inner_step(plan, mix, own, inner, {"c": d.c, "w": d.w}, k)
     brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0)).astype(v.x.dtype)  # (12)
+    brake = jnp.where(well, brake, 0)
     if plan.alpha is None:
-        outer = _lagged(plan, outer, v.w, inner, k)
+        outer = _lagged(outer, v.w, inner, kept, k)
     x, outer = _outer_step(plan, mix, v.x, outer, d.x, inner.gamma / inner.share, brake, k)
-    return State(d._replace(x=x, **moved), inner, outer)
+    top = jnp.where(finite, jnp.max(jnp.abs(outer.t)), jnp.finfo(v.c.dtype).max)
+    tops = jnp.stack([top, jnp.where(finite & (outer.lag == 0), top, 0)]).astype(v.c.dtype)
+    inner = inner._replace(tops=jnp.maximum(inner.tops, tops))
+    return State(d._replace(x=x, **moved), inner, outer, kept)
+
+
+def _period(mix: Mix) -> jax.Array:
+    return jnp.maximum(mix.reach.width, PROBE)
+
+
+def _finite(tree: Tree) -> jax.Array:
+    """Whether numbers are finite, and so are their squares."""
+    leaves = [
+        jnp.all(jnp.abs(leaf) < jnp.finfo(leaf.dtype).max ** 0.4) for leaf in jax.tree.leaves(tree)
+    ]
+    return jnp.all(jnp.stack(leaves))
 
 
 @dataclass(frozen=True)
@@ -347,13 +434,12 @@ def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
     gamma."""
     if plan.gamma is not None:
         return inner._replace(gamma=_given(plan.gamma, k, inner.gamma))
-    period = jnp.maximum(mix.reach.width, PROBE)
+    period = _period(mix)
 
     def turn() -> Inner:
-        own = jnp.concatenate([inner.own[None], inner.moves])
-        return lax.cond(k > 0, lambda: _switched(plan, mix, inner, period), lambda: inner)._replace(
-            news=own
-        )
+        news = jnp.concatenate([inner.own[None], inner.moves, inner.tops])
+        new = lax.cond(k > 0, lambda: _switched(plan, mix, inner, period), lambda: inner)
+        return new._replace(news=news, tops=jnp.zeros_like(inner.tops))
 
     inner = lax.cond(k % period == 0, turn, lambda: inner)
     return inner._replace(news=mix.largest(inner.news))
@@ -364,7 +450,7 @@ def _switched(plan: Plan, mix: Mix, inner: Inner, period: jax.Array) -> Inner:
     dtype = inner.news.dtype
     tiny = jnp.finfo(dtype).tiny
     u = jnp.asarray(mix.reach.slow, dtype) / 2
-    largest, d_c, m_c, d_w, m_w = inner.news
+    largest, d_c, m_c, d_w, m_w, *_ = inner.news
     ratio = (d_c / jnp.maximum(m_c, tiny) + d_w / jnp.maximum(m_w, tiny)) / 2  # D^2/M^2
     lean = jnp.clip(jnp.log(jnp.maximum(ratio, tiny)) / 2 - jnp.log(u), -1, 1)
     least = jnp.minimum(jnp.sqrt(u) / 2, FIRST)
@@ -401,9 +487,9 @@ def _inner_step(
     return moved, inner._replace(memory=memory, average=average, sent=sent, moves=moves)
 
 
-def _lagged(plan: Plan, outer: Outer, w: Vector, inner: Inner, k: jax.Array) -> Outer:
+def _lagged(outer: Outer, w: Vector, inner: Inner, kept: Kept, k: jax.Array) -> Outer:
     """With the lag, once w has settled at the first x; (6)."""
-    noise = outer.noise
+    noise, k = outer.noise, k - kept.since
     move, tiny = jnp.sqrt(inner.moves[3]), jnp.finfo(w.dtype).tiny
     if isinstance(noise, Noise):
         weight = (2 / (k + 2)).astype(w.dtype)
@@ -413,7 +499,8 @@ def _lagged(plan: Plan, outer: Outer, w: Vector, inner: Inner, k: jax.Array) -> 
         move = weight * jnp.linalg.norm(w - again)
     size = jnp.maximum(outer.size, jnp.linalg.norm(w))
     settled = (k * move <= SETTLED * jnp.maximum(size, tiny)) & (k >= LEAST) & (outer.lag == 0)
-    lag = jnp.where(settled, (k + 0.5) / 2 * inner.gamma / inner.share, outer.lag)
+    lag = (k + 0.5) / 2 * inner.gamma / inner.share * MOST**-kept.returns
+    lag = jnp.where(settled, lag, outer.lag)
     return outer._replace(noise=noise, size=size, lag=lag.astype(outer.lag.dtype))
 
 
@@ -557,8 +644,9 @@ def _view(direction: Direction, state: State) -> dict[str, Vector]:
 
 def _chosen(plan: Plan, state: State) -> dict[str, jax.Array]:
     """The step sizes that were not given: alpha as the median of s over the coordinates, 0 while x
-    stands still; and gamma."""
+    stands still; and gamma. And how often the agents have gone back."""
     alpha = jnp.where(state.outer.lag > 0, jnp.exp(jnp.median(state.outer.s)), 0)
     found = {"alpha": alpha, "gamma": state.inner.gamma}
     given = {"alpha": plan.alpha, "gamma": plan.gamma}
-    return {name: value for name, value in found.items() if given[name] is None}
+    left = {name: value for name, value in found.items() if given[name] is None}
+    return left | {RETURNS: state.kept.returns}

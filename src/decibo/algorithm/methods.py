@@ -67,7 +67,7 @@ def ahead_exact(
 
     Without alpha or gamma the agents find the step sizes themselves while they run
     (decibo.algorithm.automatic), with momentum for c and w = lam (y - z)/2 in place of y and z and
-    gradient tracking for x: a quarter of a gradient of g more, and it sends n + 5 numbers more.
+    gradient tracking for x: a quarter of a gradient of g more, and it sends n + 7 numbers more.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.

@@ -26,6 +26,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
+from decibo.algorithm.automatic import RETURNS
 from decibo.algorithm.direction import SINGLE
 from decibo.capabilities import Need
 from decibo.errors import InputError
@@ -173,7 +174,10 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             reasons += [moved, flat]
         reasons.append(_far_apart(setup, means))
         if setup.method.chosen is not None:
-            reasons.append(step_sizes(loop.chosen_of(setup.program, setup.inputs, run.agents)))
+            chosen = loop.chosen_of(setup.program, setup.inputs, run.agents)
+            reasons.append(step_sizes(chosen))
+            if found is None and status is Status.done and returns(chosen):
+                found = Status.failed
         if found is not None and status is not Status.interrupted:
             status = found
         if status is Status.converged:
@@ -265,14 +269,25 @@ def ran_away(setup: Setup, solution: Solution, means: Mapping[str, jax.Array]) -
     return f"{'; '.join(found)}." if found else ""
 
 
+def returns(rows: Mapping[str, jax.Array]) -> int:
+    """How often agents that find their step sizes had to go back."""
+    return int(np.max(np.asarray(rows.get(RETURNS, 0))))
+
+
 def step_sizes(rows: Mapping[str, jax.Array]) -> str:
-    """The step sizes that agents have found, in a sentence."""
-    found = {name: float(np.median(np.asarray(row))) for name, row in rows.items()}
+    """The step sizes that agents have found, in a sentence; and whether they had to go back."""
+    found = {name: float(np.median(np.asarray(rows[name]))) for name in rows if name != RETURNS}
     finite = [
         f"{name}={format_number(value)}" for name, value in found.items() if not np.isinf(value)
     ]
     unlimited = [name for name, value in found.items() if np.isinf(value)]
     sentences = [f"Step sizes found by the agents: {', '.join(finite)}."] if finite else []
+    if returns(rows):
+        sentences.append(
+            "Directions grew to a thousand times those at the start: the agents went back to it"
+            f" {returns(rows)} times, each time with slower steps. A target in `until` would say"
+            " whether where they are now is good enough."
+        )
     return " ".join(
         [*sentences, *(f"No curvature was seen that would limit {name}." for name in unlimited)]
     )

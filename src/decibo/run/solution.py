@@ -38,7 +38,8 @@ class Status(StrEnum):
     stopped       a callback ended the run
     diverged      numbers of the state stopped being finite, or grew without bound
     failed        the state stayed bounded, but the result is invalid: a measure is not a finite
-                  number, or the inner level is not strongly convex
+                  number, or the inner level is not strongly convex; or agents that find their step
+                  sizes had to go back, and no target says whether what they came to is valid
     interrupted   it was asked to stop
     """
 

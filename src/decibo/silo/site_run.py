@@ -166,6 +166,10 @@ class SiteRun:
             moved = ""
             if found is None and state.step:
                 moved = outcome.hardly_moved(np.asarray(self.start["x"]), np.asarray(rows["x"]))
+            chosen = method.core.chosen
+            sizes = {} if chosen is None else jax.vmap(chosen)(state.agents)
+            if found is None and status is Status.done and outcome.returns(sizes):
+                found = Status.failed
             if found is not None and status is not Status.interrupted:
                 status = found
             if not status.sound:
@@ -173,8 +177,6 @@ class SiteRun:
             elif status is Status.interrupted:
                 again = "the same command continues from there."
                 reasons = [f"Interrupted after step {state.step} of {steps}; {again}"]
-            chosen = method.core.chosen
-            sizes = {} if chosen is None else jax.vmap(chosen)(state.agents)
             reasons += [note, moved, outcome.step_sizes(sizes)]
         if resumed:
             reasons.append(f"Resumed from the checkpoint of step {resumed}.")
