@@ -20,7 +20,7 @@ from decibo.errors import InputError
 from decibo.silo import Job, Site, join
 from decibo.silo.connection import Gate, TlsSession, context, network_of
 from decibo.silo.identity import Credentials, Identity
-from decibo.silo.relay import Relay
+from decibo.silo.relay import Caller, Relay
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import FewLines
 from helpers.sites import NAMES, in_threads, warm
@@ -245,13 +245,17 @@ def copy(source, sink, altered=None, change=None):
 
 
 @pytest.fixture
-def relayed(job, homes):
+def relayed(job, homes, monkeypatch):
     """The job with two sites that can only call out, and its relay."""
     hidden = tuple(Site(site.name, site.certificate) for site in job.sites)
     sites = Job(hidden, job.problem, job.network, job.method, relay=homes["relay"].site)
     tapped = bytearray()
     lines = []
-    relay = Relay(sites.consortium, own(homes, "relay"), lines.append, tap=tapped.extend)
+    relay = Relay(sites.consortium, own(homes, "relay"), lines.append)
+    copied = Caller._copy
+    monkeypatch.setattr(
+        Caller, "_copy", lambda self, plain: (tapped.extend(plain), copied(self, plain))
+    )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

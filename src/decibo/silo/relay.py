@@ -11,7 +11,7 @@ certificates, and connects neighbours only.
     CALL b\\n      what a says after its handshake; the relay waits until b calls a
     OK\\n          the answer; all that follows is copied
 
-It keeps nothing: what one side sends faster than the other reads is not read, at most `rate` bytes
+It keeps nothing: what one side sends faster than the other reads is not read, at most RATE bytes
 in a second are copied for each connection, and strangers who make connections are in each other's
 way, and in nobody else's (connection.py).
 """
@@ -22,7 +22,6 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import Callable
 
 from decibo.silo.connection import HANDSHAKE, Connection, Listener, Refused, TlsSession, context
 from decibo.silo.consortium import Consortium
@@ -37,25 +36,12 @@ LONGEST = 64  # bytes of a request
 
 
 class Relay(Listener):
-    """The relay of a job. `await relay.serve(listen)`, or `start` and `close`.
+    """The relay of a job. `await relay.serve(listen)`, or `start` and `close`."""
 
-    tap   sees what is copied, for those who want to see that it cannot be read
-    """
-
-    def __init__(
-        self,
-        consortium: Consortium,
-        credentials: Credentials,
-        log: Log = no_log,
-        *,
-        rate: int = RATE,
-        tap: Callable[[bytes], None] | None = None,
-    ) -> None:
+    def __init__(self, consortium: Consortium, credentials: Credentials, log: Log = no_log) -> None:
         sites = consortium.sites
         super().__init__(FewLines(log), {site.der: site.name for site in sites})
         self.log = log
-        self.rate = rate
-        self.tap = tap
         self.addresses = [site.address for site in sites if site.address]
         self.settings = context(credentials, [site.certificate for site in sites], server=True)
         self.links = {
@@ -176,7 +162,5 @@ class Caller(Connection):
     def _copy(self, plain: bytes) -> None:
         if self.other is None:
             raise Refused(f"{self.peer} sends before {self.wants} is there")
-        if self.relay.tap is not None:
-            self.relay.tap(plain)
         self.other.send(plain)
-        self.charge(len(plain), self.relay.rate)
+        self.charge(len(plain), RATE)
