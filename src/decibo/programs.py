@@ -4,7 +4,7 @@ jax.jit holds static arguments as long as it lives, and with them whatever an ob
 over. Here each program, which is named by what it depends on, has a jitted function of its own. It
 knows the user's functions by weak references, and when one of them is gone, so are the jitted
 function and what was compiled for it. As long as the functions live, an equal program finds what
-was compiled.
+was compiled. And what a traced program has inside.
 """
 
 from __future__ import annotations
@@ -100,3 +100,10 @@ class Jitted(Generic[P, T]):
 def jitted(static: int = 1, **options: Any) -> Callable[[Callable[P, T]], Jitted[P, T]]:
     """jit as a decorator, for functions whose first arguments name the program."""
     return lambda function: Jitted(function, static, **options)
+
+
+def subprograms(params: dict[str, Any]) -> list[Any]:
+    """The programs inside an equation, such as the body of a loop."""
+    listed = [value if isinstance(value, tuple | list) else (value,) for value in params.values()]
+    programs = [getattr(item, "jaxpr", item) for items in listed for item in items]
+    return [program for program in programs if hasattr(program, "eqns")]

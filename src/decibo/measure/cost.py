@@ -27,7 +27,7 @@ from decibo.network.mixing import How, Mix
 from decibo.network.network import Share
 from decibo.network.per_variable import places_of
 from decibo.problem.problem import Functions, Gradient, Oracle
-from decibo.programs import jitted
+from decibo.programs import jitted, subprograms
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
@@ -415,10 +415,3 @@ def _count(jaxpr: Any, times: float, marks: Marks, chance: float | None = None) 
         for branch, weight in zip(branches, weights, strict=True):
             for each, met in branch.items():
                 marks[each] += weight * met
-
-
-def subprograms(params: dict[str, Any]) -> list[Any]:
-    """The programs inside an equation, such as the body of a loop."""
-    listed = [value if isinstance(value, tuple | list) else (value,) for value in params.values()]
-    programs = [getattr(item, "jaxpr", item) for items in listed for item in items]
-    return [program for program in programs if hasattr(program, "eqns")]

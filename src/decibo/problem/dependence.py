@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from decibo.errors import InputError, warn
+from decibo.programs import subprograms
 from decibo.pytree import Tree
 
 Names = frozenset[str]  # of the arguments on which a value depends
@@ -93,22 +94,15 @@ def _stopped(jaxpr: Jaxpr, names: Sequence[Names]) -> tuple[list[Names], Names]:
         before = [of(var) for var in eqn.invars]
         union = NOTHING.union(*before)
         after = [union] * len(eqn.outvars)
-        for body in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_body):
-            if _is_body(body):
-                inside = body.jaxpr if isinstance(body, ClosedJaxpr) else body
-                # A call has its arguments in their places. Of a loop or a branch, any may be meant.
-                is_call = len(inside.invars) == len(before) and eqn.primitive.name not in LOOPS
-                inputs = before if is_call else [union] * len(inside.invars)
-                results, more = _stopped(inside, inputs)
-                after = results if is_call and len(results) == len(after) else after
-                stopped |= more
+        for inside in subprograms(eqn.params):
+            # A call has its arguments in their places. Of a loop or a branch, any may be meant.
+            is_call = len(inside.invars) == len(before) and eqn.primitive.name not in LOOPS
+            results, more = _stopped(inside, before if is_call else [union] * len(inside.invars))
+            after = results if is_call and len(results) == len(after) else after
+            stopped |= more
         if eqn.primitive.name == "stop_gradient":
             stopped |= union
         for var, depends in zip(eqn.outvars, after, strict=True):
             is_number = jnp.issubdtype(getattr(var.aval, "dtype", bool), jnp.inexact)
             found[var] = depends if is_number and eqn.primitive.name not in CUT else NOTHING
     return [of(var) for var in jaxpr.outvars], stopped
-
-
-def _is_body(node: object) -> bool:
-    return isinstance(node, ClosedJaxpr | Jaxpr)

@@ -24,7 +24,7 @@ import jax
 from jax.core import Atom
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-from decibo.measure.cost import subprograms
+from decibo.programs import subprograms
 from decibo.pytree import Tree
 
 At = Callable[[JaxprEqn], bool]  # whether an equation is a stop
