@@ -27,7 +27,7 @@ from decibo.algorithm.estimator import Estimator
 from decibo.algorithm.prox import Projection, Prox, as_prox, suits
 from decibo.algorithm.rule import Rule, StepSize, as_rule, together
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
-from decibo.capabilities import Need, Needs
+from decibo.capabilities import Need
 from decibo.errors import InputError, short_repr
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
@@ -107,24 +107,19 @@ def compose(
         check_estimator(estimator),
     )
     names = " + ".join(strategy.name for strategy, _ in groups)
+    # Without an estimator every step takes all data.
+    data = frozenset({Need.FULL_DATA}) if estimator is None else estimator.needs
     return Algorithm(
         init=Partial(_init, recipe),
         step=Partial(_step, recipe),
         view=Partial(_view, direction),
         name=f"{direction.name} x {names}{f' + {estimator.name}' if estimator else ''}",
-        needs=direction.needs.union(
-            _data_of(estimator), *(strategy.needs for strategy, _ in groups)
-        ),
+        needs=direction.needs.union(data, *(strategy.needs for strategy, _ in groups)),
         rest=Partial(_rest, recipe) if all(strategy.rest for strategy, _ in groups) else None,
         direction=direction,
         answer=direction.answer,
         theory=Theory(direction.bias),
     )
-
-
-def _data_of(estimator: Estimator | None) -> Needs:
-    """What an estimator needs of the problem; without one, every step takes all data."""
-    return frozenset({Need.FULL_DATA}) if estimator is None else estimator.needs
 
 
 def _check_parts(direction: object, consensus: object) -> None:

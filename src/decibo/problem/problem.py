@@ -177,8 +177,7 @@ class Problem:
                     "Leave agents out.",
                 )
             object.__setattr__(self, "agents", count)
-            self._trace(self.data)
-            self._check_batches(self.data)
+            self.check_data(self.data)
 
     @property
     def functions(self) -> Functions:
@@ -275,14 +274,8 @@ class Problem:
         largest = np.max([sizes for _, _, sizes in everyone], axis=0)
         padded = [_padded(part, largest) for part in parts]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
-        self._trace(stacked)
-        self._check_batches(stacked)
+        self.check_data(stacked)
         return stacked
-
-    def check_samples(self, data: Tree) -> None:
-        """Reject minibatches of all agents, or their shapes, of which the objectives can make
-        nothing."""
-        self._trace(data)
 
     def _take_stream(self) -> None:
         """A stream in place of the data: minibatches come from it, and the first ones are what
@@ -304,11 +297,6 @@ class Problem:
                 f"agents is {self.agents}, but the stream is for {self.sample.agents} agents."
             )
 
-    def _check_batches(self, data: Tree) -> None:
-        """A fixed list of batches must fit the data."""
-        if isinstance(self.sample, Batches):
-            self.sample.check(data)
-
     def _check_solution(self) -> None:
         """The known answer looks like x0 and y0."""
         if not isinstance(self.solution, Mapping | None):
@@ -326,9 +314,9 @@ class Problem:
                     f" but it has {list(layout.shapes)}."
                 )
 
-    def _trace(self, data: Tree) -> None:
-        """Check, without computing anything, that both objectives return one number for the data of
-        one agent."""
+    def check_data(self, data: Tree) -> None:
+        """Check, without computing anything, that both objectives return one number for the data,
+        or the minibatch, of one agent, and that a fixed list of batches fits."""
         x = jax.tree.map(_struct, self.x0)
         y = jax.tree.map(_struct, self.y0)
         d = one_of(data)
@@ -355,6 +343,8 @@ class Problem:
                 _check_scalar(name, value)
         if not gradients and self.inner is not _half_square:
             check_traces(traces, x, y)
+        if isinstance(self.sample, Batches):
+            self.sample.check(data)
 
 
 class ProblemOptions(TypedDict, total=False):

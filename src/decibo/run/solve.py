@@ -299,7 +299,7 @@ def prepare(
         if isinstance(problem.sample, Stream):
             source = open_stream(problem.sample, local, network.agents, seed)
             functions = functions._replace(sample=source.sampler)
-            problem.check_samples(
+            problem.check_data(
                 jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data)
             )
 
