@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,9 @@ from decibo.network.per_variable import places_of
 from decibo.problem.problem import Functions, Gradient, Oracle
 from decibo.programs import jitted, subprograms
 from decibo.pytree import Tree, Vector
+
+if TYPE_CHECKING:
+    from decibo.algorithm.algorithm import Core
 
 MARK = "decibo:"
 SOMETIMES = "sometimes:"
@@ -47,25 +50,6 @@ WORK = {
 P = ParamSpec("P")
 T = TypeVar("T")
 Marks = dict[str, float]  # how often each mark was met
-
-
-class TracedMethod(Protocol):
-    """What is traced of an algorithm: a pytree with its functions."""
-
-    @property
-    def init(self) -> Callable[..., Tree]:
-        """The state before the first step."""
-        ...
-
-    @property
-    def step(self) -> Callable[..., Tree]:
-        """One step."""
-        ...
-
-    @property
-    def view(self) -> Callable[..., dict[str, Vector]]:
-        """What the method shows of its state."""
-        ...
 
 
 class Seconds(NamedTuple):
@@ -294,7 +278,7 @@ def examine(
     functions: Functions,
     data: Tree,
     start: Mapping[str, Tree],
-    core: TracedMethod,
+    core: Core,
     shares: Sequence[Share] = (),
 ) -> Found:
     """Trace the first step of one agent, and count. `data` and `start` are one agent's, or just
@@ -338,7 +322,7 @@ def examine(
 
 
 def first_step(
-    functions: Functions, data: Tree, start: Mapping[str, Tree], core: TracedMethod
+    functions: Functions, data: Tree, start: Mapping[str, Tree], core: Core
 ) -> ClosedJaxpr:
     """The first step of one agent as a traced program, derivatives and all, whose arguments are the
     numbers of the method among others."""
@@ -361,7 +345,7 @@ def _first_step(
     functions: Functions,
     groups: tuple[tuple[str, ...], ...],
     derivatives: bool,
-    core: TracedMethod,
+    core: Core,
     data: Tree,
     start: Mapping[str, Tree],
     key: jax.Array,

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,25 +38,13 @@ from decibo.errors import InputError, short_repr
 from decibo.parallel.collectives import average, gather
 from decibo.problem.problem import Functions, NoSecondDerivativesError, Oracle
 from decibo.problem.reference import Exact, exact
-from decibo.pytree import Tree, Vector
+from decibo.pytree import Tree
 from decibo.validate import did_you_mean
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-
-class FollowedDirection(Protocol):
-    """What a measure needs of a direction, which is a `decibo.direction.Direction`."""
-
-    @property
-    def start(self) -> Callable[[Mapping[str, Vector]], Tree]:
-        """The variables of one agent from its rows."""
-        ...
-
-    @property
-    def at(self) -> Callable[[Oracle, Tree, jax.Array], Tree]:
-        """The direction of each variable."""
-        ...
+    from decibo.algorithm.direction import Direction
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class Snapshot:
     local: dict[str, jax.Array]  # their variables
     step: jax.Array
     known: dict[str, jax.Array]
-    direction: FollowedDirection | None = None
+    direction: Direction | None = None
     answer: str = "y"
     left: jax.Array | None = None
 
