@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from decibo.cli.join import free_port
@@ -495,11 +495,12 @@ def launch(
 FLOODS = {"one address": (1, 0.002), "40 addresses": (40, 0.02)}  # seconds between connections
 
 
-def floods(door: str = "site", steps: int = 300) -> dict[str, float]:
+def floods(door: str, kinds: Iterable[str] = FLOODS, steps: int = 300) -> dict[str, float]:
     """The seconds that a job of three sites takes: undisturbed, and while a stranger makes as many
     connections as it can at one of them, or at their relay."""
     found: dict[str, float] = {}
-    for title, (sources, pause) in {"nobody": (0, 0.0), **FLOODS}.items():
+    for title in ("nobody", *kinds):
+        sources, pause = FLOODS.get(title, (0, 0.0))
         with tempfile.TemporaryDirectory() as place:
             text = RUN.format(steps=steps, more="")
             sites, relay = job_of(Path(place), text, relay=door == "relay")

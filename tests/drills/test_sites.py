@@ -38,9 +38,9 @@ def test_a_folder_that_becomes_read_only_ends_a_site_with_a_sentence_and_costs_n
     unharmed(sites.struck("readonly", 1, 1_500, (4.0, 9.0), seed=3), 1)
 
 
-@pytest.mark.parametrize("door", ["site", "relay"])
-def test_strangers_who_flood_a_site_or_a_relay_do_not_hold_up_a_start(door):
-    found = sites.floods(door)
+@pytest.mark.parametrize(("door", "kind"), [("site", "40 addresses"), ("relay", "one address")])
+def test_strangers_who_flood_a_site_or_a_relay_do_not_hold_up_a_start(door, kind):
+    found = sites.floods(door, [kind])
     assert max(found.values()) < 1.5 * found["nobody"] + 10
 
 

@@ -214,7 +214,8 @@ def _rehearsed(
     """Each site joins in a process of its own, until all of them are done."""
     folder = next(iter(homes.values())).folder.parent
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    tables["site"] = [_entry(home) for home in homes.values()]
+    entry = lambda home: tomllib.loads(home.card())["site"][0]
+    tables["site"] = [entry(home) for home in homes.values()]
     with contextlib.ExitStack() as stack:
         # modules are looked for beside it
         copy = path.resolve().parent / f".rehearsal-{os.getpid()}-{path.name}"
@@ -228,7 +229,7 @@ def _rehearsed(
         relay = None
         if consortium.relay is not None:
             relay = Identity.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
-            tables["relay"] = {k: value for k, value in _entry(relay).items() if k != "name"}
+            tables["relay"] = entry(relay)
         copy.write_text(tomli_w.dumps(tables), encoding="utf-8")
         if relay is not None:
             start("relay", relay, "relay", "--listen", str(relay.address))
@@ -245,12 +246,6 @@ def _rehearsed(
             raise InputError(
                 f"In the rehearsal {name} ended with exit code {code}: {lines[-1] if lines else ''}"
             )
-
-
-def _entry(home: Identity) -> dict[str, str]:
-    site = home.site
-    entry = {"name": site.name, "certificate": site.certificate}
-    return entry if site.address is None else {**entry, "address": site.address}
 
 
 def free_port() -> int:
