@@ -302,6 +302,16 @@ def test_methods_of_a_list_need_not_be_of_one_kind(first):
             )
 
 
+def test_of_several_methods_what_all_of_them_have_is_measured():
+    implicit = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)
+    for methods in ([implicit, exact()], [exact(), implicit]):
+        found = sweep(problem(), RING, methods, steps=10, progress=False).history
+        assert {"outer", "direction_norm", "consensus_y"} <= found.keys()
+        assert not {"consensus_v", "consensus_z", "gap"} & found.keys()
+    with pytest.raises(decibo.InputError, match="no measure 'consensus_z' here"):
+        sweep(problem(), RING, [exact(), implicit], measures=["consensus_z"], steps=10)
+
+
 def test_a_method_without_numbers_may_have_one_seed():
     result = sweep(problem(), RING, decibo.ahead_exact(), seeds=1, **ASKED)
     assert result.status == ("done",)

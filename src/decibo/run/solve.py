@@ -313,7 +313,7 @@ def prepare(
 
         # What is recorded, and what to wait for.
         known = problem.known
-        recorded = recorded_of(problem, method, functions, data, found.variables, measures)
+        recorded = recorded_of(problem, [method], functions, data, found.variables, measures)
         names = [name for name, _ in recorded]
         if not isinstance(until, Mapping | None):
             raise InputError(
@@ -399,7 +399,7 @@ def examined(
 
 def recorded_of(
     problem: Problem,
-    method: Algorithm,
+    methods: Sequence[Algorithm],
     functions: Functions,
     data: Tree,
     variables: tuple[str, ...],
@@ -407,7 +407,10 @@ def recorded_of(
 ) -> tuple[tuple[str, Measure], ...]:
     """The measures of a run by name. Exact ones solve the inner level on the data that stays on the
     device, of which one batch is none."""
-    tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
+    tells = {
+        "has_direction": all(method.direction is not None for method in methods),
+        "has_rest": all(method.rest is not None for method in methods),
+    }
     no_exact = lambda: why_no_products(functions, one_of(data))
     recorded = resolve(measures, variables, problem.known, **tells, no_exact=no_exact)
     exact = [name for name, _ in recorded if name in SOLVED]

@@ -299,10 +299,12 @@ def _run(
     agents = cases[0][0].agents
     data = problem.local(range(agents))
     found = [examined(problem, cell.method, functions, data) for cell in cells]
-    variables = found[0].variables
+    # Of several methods, what all of them have can be measured.
+    shown = [set(each.variables) for each in found]
+    variables = tuple(name for name in found[0].variables if all(name in own for own in shown))
     shared: dict[int, dict[str, jax.Array]] = {}
     starts: dict[tuple[int, int], dict[str, jax.Array]] = {}
-    for cell in cells:
+    for cell, own in zip(cells, found, strict=True):
         over, by, given = cases[cell.case]
         if (cell.case, cell.seed) in starts:
             continue
@@ -311,7 +313,7 @@ def _run(
             points: Any = given(cell.seed) if callable(given) else given
             rows = problem.start_rows(agents)
             if points is not None:
-                rows = starting_rows(problem, agents, points, by, variables)
+                rows = starting_rows(problem, agents, points, by, own.variables)
             shared[id(given)] = rows
         finite_at_start(functions, data, rows, np.arange(agents))
         masks = masks_of(over, by, rows, cell.seed) if by.masks else {}
@@ -322,7 +324,8 @@ def _run(
         network_constants(over) if Need.NETWORK_CONSTANTS in by.needs else None
         for over, by, _ in cases
     ]
-    recorded = recorded_of(problem, cells[0].method, functions, data, variables, measures)
+    methods = [cell.method for cell in cells]
+    recorded = recorded_of(problem, methods, functions, data, variables, measures)
 
     # Runs that differ in numbers only share a program.
     kinds: dict[object, list[int]] = {}
