@@ -57,6 +57,12 @@ def test_every_kind_has_a_table_and_what_can_be_drawn(shown):
     assert rows[0][0] == "0.05"  # the best first
 
 
+def test_a_measure_of_many_numbers_has_no_column(shown):
+    swept = shown["sweep"]
+    wide = dataclasses.replace(swept, history=swept.history | {"all": np.zeros((2, 5, 1000))})
+    assert parsed(wide)[0] == parsed(swept)[0]
+
+
 def test_a_run_that_failed_does_not_win(shown):
     failed = dataclasses.replace(shown["sweep"], status=("done", "failed"))
     assert [row[0] for row in parsed(failed)[0][1:]] == ["0.01", "0.05"]

@@ -105,12 +105,13 @@ class Sweep:
 
     @property
     def ranked(self) -> list[dict[str, Any]]:
-        """The table by the first recorded number, the lowest first; runs without a valid result
-        come last."""
+        """The numbers and words of the table by the first recorded number, the lowest first; runs
+        without a valid result come last."""
         name = next(iter(self._scalars()), None)
         bad = lambda row: not Status(row["status"]).sound
         rank = lambda row: (bad(row), *((np.isnan(row[name]), row[name]) if name else ()))
-        return sorted(self.table, key=rank)
+        plain = lambda row: {name: value for name, value in row.items() if np.ndim(value) == 0}
+        return sorted(map(plain, self.table), key=rank)
 
     def best(self, measure: str) -> Settings:
         """The settings with the lowest last value, for `method.replace(**settings)`.
@@ -150,7 +151,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         rows = self.ranked
-        names = [name for name, value in rows[0].items() if np.ndim(value) == 0]
+        names = list(rows[0])
         cells = [names, *([format_setting(row[name], 4) for name in names] for row in rows[:SHOWN])]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.rjust, line, widths)) for line in cells]

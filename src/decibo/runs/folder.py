@@ -387,7 +387,7 @@ def _read_json(folder: Path) -> dict:
     if not path.exists():
         raise InputError(
             f"{folder} is not a run folder: run.json is missing.",
-            "Pass a folder that write_run wrote.",
+            "Pass a folder that decibo run, decibo compare or write_run wrote.",
         )
     return read_record(path, KIND, FORMAT, LARGEST)
 
