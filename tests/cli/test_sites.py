@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from decibo.cli.join import free_port
+from decibo.cli.script import computing_in
 from decibo.data import read_table
 from decibo.run.lock import hold
 from decibo.silo.estimator_job import fit_job, preview
@@ -232,7 +233,9 @@ def test_a_rehearsal_of_an_estimator_is_the_fit_of_one_process(fit, decibo_call)
 @pytest.mark.slow
 def test_a_rehearsal_is_the_simulation(job, decibo_call):
     job.write_text(job.read_text().replace("0.3", "60"))
-    done = decibo_call("rehearse", job)
+    with computing_in("float32"):  # as a command begins; the job decides
+        done = decibo_call("rehearse", job)
+    assert "float" not in done.err
     assert "All 3 sites have done 20 steps, each in a process of its own." in done.out
     lines = [line.split() for line in done.out.splitlines()[2:5]]
     assert [name for name, _ in lines] == ["north", "east", "west"]

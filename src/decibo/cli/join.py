@@ -134,14 +134,14 @@ def rehearse(path: Path, home: Path | None, trusted: Iterable[str] | None, as_js
         expected = decibo.solve(
             job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[]
         )
-    apart: dict[str, float] = {}
-    for number, (site, own) in enumerate(found.items()):
-        agents = {"x": expected.agents.x, "y": getattr(expected.agents, job.method.answer)}
-        apart[site] = max(
-            float(np.max(np.abs(np.asarray(mine, float) - row[number]), initial=0))
-            for name, rows in agents.items()
-            for mine, row in zip(own[name], jax.tree.leaves(rows), strict=True)
-        )
+        apart: dict[str, float] = {}
+        for number, (site, own) in enumerate(found.items()):
+            agents = {"x": expected.agents.x, "y": getattr(expected.agents, job.method.answer)}
+            apart[site] = max(
+                float(np.max(np.abs(np.asarray(mine, float) - row[number]), initial=0))
+                for name, rows in agents.items()
+                for mine, row in zip(own[name], jax.tree.leaves(rows), strict=True)
+            )
     done = "come to an end" if job.is_asynchronous else f"done {job.steps} steps"
     words = [f"All {len(apart)} sites have {done}, each in a process of its own."]
     if job.is_asynchronous or job.method.masks:

@@ -131,8 +131,8 @@ def check(
         wire = TlsWire(job.consortium, site.name, site, write_log)
         answers = _answers(run.mailbox(wire, same_programs=same_programs), wait)
         sent, size = _sent(run)
+        title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
     reveals = SUMMED if job.secure_sums else MASKED if job.method.masks else REVEALS
-    title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
     words = (_in_words(run, format_bytes(size)), ENCRYPTED + reveals)
     return _show(job.consortium, site.name, job.digest, answers, title, words, sent, as_json)
 
