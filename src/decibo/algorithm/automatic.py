@@ -54,9 +54,10 @@ Should all this not be enough:
 
     (14) M > FAR F: all agents go back to the start, with l/MOST in place of l
 
-M is the largest |t| of all since the last switch, F that while x stood still. Who sees numbers of
-that size, or a direction that is not finite, stands still until all know. The place where M was
-smallest is worse than the start: t vanishes there because w has not yet followed x.
+M is the largest |t| of all since the last switch, F that during twice the hold, so that it knows
+what the first move does to t. Who sees numbers of that size, or a direction that is not finite,
+stands still until all know. The place where M was smallest is worse than the start: t vanishes
+there because w has not yet followed x.
 
 On minibatches what is noise alone must neither stop x nor let s fall, so there
 
@@ -350,7 +351,8 @@ def _step(
     d = plan.direction.at(asked, v, k)
     # Where nothing is known yet, what is not finite must end the run.
     finite = (kept.first == 0) | _finite((d.x, d.c, d.w))
-    well = finite & ~_far(inner.tops[0], kept) if plan.guarded else True
+    here = kept._replace(first=jnp.maximum(kept.first, inner.tops[1]))
+    well = finite & ~_far(inner.tops[0], here) if plan.guarded else True
     d = d._replace(
         x=jnp.where(well, d.x, outer.d), c=jnp.where(well, d.c, 0), w=jnp.where(well, d.w, 0)
     )
@@ -363,9 +365,12 @@ def _step(
     brake = jnp.where(well, brake, 0)
     if plan.alpha is None:
         outer = _lagged(outer, v.w, inner, kept, k)
-    x, outer = _outer_step(plan, mix, v.x, outer, d.x, inner.gamma / inner.share, brake, k)
+    pace = inner.gamma / inner.share
+    x, outer = _outer_step(plan, mix, v.x, outer, d.x, pace, brake, k)
+    hold = 2 * outer.lag / pace * MOST**kept.returns
+    young = (outer.lag == 0) | (k - kept.since <= 2 * hold)
     top = jnp.where(finite, jnp.max(jnp.abs(outer.t)), jnp.finfo(v.c.dtype).max)
-    tops = jnp.stack([top, jnp.where(finite & (outer.lag == 0), top, 0)]).astype(v.c.dtype)
+    tops = jnp.stack([top, jnp.where(finite & young, top, 0)]).astype(v.c.dtype)
     inner = inner._replace(tops=jnp.maximum(inner.tops, tops))
     return State(d._replace(x=x, **moved), inner, outer, kept)
 
