@@ -24,6 +24,8 @@ import argparse
 import json
 import multiprocessing
 import os
+import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -232,7 +234,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def timed() -> None:
-    """The time of a step without step sizes, as a multiple of that with them."""
+    """The time of a step without step sizes, as a multiple of that with them and of the probe, a
+    gradient of g at every fourth step: the fastest of nine runs each, interleaved."""
     problems = {
         "logistic, 64 weights, 90 samples an agent": decibo.problems.logistic_hyperparameters(
             loss="mean", scale=16.0
@@ -253,10 +256,34 @@ def timed() -> None:
         )
         for by in (found, given):
             run(by)  # compiles
-        seconds = np.array([[run(by).cost.seconds for by in (found, given)] for _ in range(9)])
-        ratio = np.median(seconds[:, 0] / seconds[:, 1])
-        each = np.median(seconds[:, 1]) / steps * 1e6
-        print(f"{name:42}{each:10.0f} us a step with given steps; found: {ratio:.2f} times that")
+        probes = probing(problem, steps // rule.PROBE)
+        each = [(run(found).cost.seconds, run(given).cost.seconds, probes()) for _ in range(9)]
+        found_, given_, probe = np.array(each).T
+        print(
+            f"{name:42}{np.min(given_) / steps * 1e6:10.0f} us a step with given steps, the"
+            f" probe {np.min(probe) / np.min(given_):.2f} times that; found:"
+            f" {np.min(found_) / np.min(given_):.2f} times that,"
+            f" {np.min(found_) / (np.min(given_) + np.min(probe)):.2f} times both"
+        )
+
+
+def probing(problem: decibo.Problem, times: int) -> Callable[[], float]:
+    """The seconds that so many gradients of g take, all agents at once and one after another."""
+    rows = problem.start_rows(10)
+
+    @jax.jit
+    def run(data, x, y):
+        one = lambda d, x, y: Oracle(problem.functions, d).inner(x, y).y
+        at = lambda _, y: y - 1e-9 * jax.vmap(one)(data, x, y)
+        return jax.lax.fori_loop(0, times, at, y)
+
+    def seconds() -> float:
+        begun = time.perf_counter()
+        jax.block_until_ready(run(problem.data, rows["x"], rows["y"]))
+        return time.perf_counter() - begun
+
+    seconds()  # compiles
+    return seconds
 
 
 def big(weights: int, samples: int) -> decibo.Problem:
