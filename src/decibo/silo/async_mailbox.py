@@ -145,10 +145,15 @@ class AsyncMailbox(Mailbox):
     def wait(self, seconds: float) -> None:
         """Until something new has arrived, but not for longer than this; not at all if nothing new
         can come."""
+
+        def over() -> bool:
+            # all neighbours that are there have ended
+            there = {peer for peer in self.peers if not self._is_out(peer)}
+            ended = bool(there) and there <= set(self._departures)
+            return self._news or self._failure is not None or ended
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._news or self._failure is not None or self._is_last(), seconds
-            )
+            self._changed.wait_for(over, seconds)
 
     @property
     def over(self) -> bool:
@@ -198,11 +203,6 @@ class AsyncMailbox(Mailbox):
 
     def _has_begun(self) -> bool:
         return bool(self._newest)
-
-    def _is_last(self) -> bool:
-        """Whether all neighbours that are there have ended."""
-        there = [peer for peer in self.peers if not self._is_out(peer)]
-        return bool(there) and all(peer in self._departures for peer in there)
 
     def _is_out(self, peer: str) -> bool:
         received = self._newest.get(peer)

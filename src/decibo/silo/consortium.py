@@ -152,9 +152,6 @@ class Consortium:
             )
         return self.names.index(name)
 
-    def site_of(self, name: str) -> Site:
-        return self.sites[self.number(name)]
-
     def neighbours(self, name: str) -> list[str]:
         """The names of a site's neighbours, in the order of the agents."""
         return [self.names[other] for other in neighbours_of(self.network, self.number(name))]

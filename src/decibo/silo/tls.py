@@ -67,7 +67,8 @@ class TlsWire(Listener):
         self.me = consortium.sites[self.number]
         self.log = log
         self.address = own.listen or self.me.address
-        self.peers = {name: consortium.site_of(name) for name in consortium.neighbours(site)}
+        known = {each.name: each for each in consortium.sites}
+        self.peers = {name: known[name] for name in consortium.neighbours(site)}
         self.links: dict[str, TlsLink] = {}  # those whose other side is known
         self.receiver: Receiver | None = None
         credentials = own.credentials(self.me)
@@ -163,7 +164,8 @@ class TlsWire(Listener):
         await self.stop_listening()
         links = list(self.links.values())
         until = time.monotonic() + 2
-        while any(link.pending for link in links) and time.monotonic() < until:
+        pending = lambda link: link.transport.get_write_buffer_size() > 0
+        while any(map(pending, links)) and time.monotonic() < until:
             await asyncio.sleep(0.005)
         for link in links:
             link.end()
@@ -228,10 +230,6 @@ class TlsLink(Connection):
             del self.wire.links[self.peer]
         if not self.closed.done():
             self.closed.set_result(None)
-
-    @property
-    def pending(self) -> bool:
-        return self.transport.get_write_buffer_size() > 0
 
     def end(self) -> None:
         if self._inner is not None and self.accepted:
