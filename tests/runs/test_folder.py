@@ -253,7 +253,7 @@ def edit(**changes):
         ("run.json", edit(label=["a"]), "at `$.label`"),
         ("run.json", edit(versions={"jax": 1}), "versions"),
         ("run.json", edit(cost__gradients="1"), "cost"),
-        ("run.json", edit(cost={"bytes": 1}), "'cost' has no agents, gradients, links"),
+        ("run.json", edit(cost={"bytes": 1}), "'cost' has no agents, gradients, links, work"),
         ("run.json", edit(files={"../../secret": "0"}), "not part of a run folder"),
         ("run.json", edit(files={"code/../../secret": "0"}), "not part of a run folder"),
         ("run.json", edit(files={}), "no history"),

@@ -15,7 +15,7 @@ from decibo.cli.errors import Exit, without_numbers
 from decibo.cli.solving import Done
 from decibo.formatting import MINUS, format_bytes, format_seconds, listed, plural
 from decibo.report.group import Group, grouped, with_spread
-from decibo.report.summary import last_value
+from decibo.report.summary import last_value, spent
 from decibo.run.outcome import STILL
 from decibo.runs.folder import RunRecord, read_run
 
@@ -54,7 +54,7 @@ def show(
                 "method": record.method["text"],
                 "last": {name: last_value(record, name) for name in record.measures},
                 "network": record.network["name"],
-                "cost": record.cost | _totals(record),
+                "cost": record.cost | {f"{name}_total": n for name, n in spent(record).items()},
                 "folder": str(record.folder),
             }
             for record in records
@@ -140,8 +140,7 @@ def _table(groups: Sequence[Group]) -> None:
     rows = []
     for group in groups:
         work, sent = (
-            float(np.mean([_totals(run)[f"{name}_total"] for run in group.runs]))
-            for name in ("work", "bytes")
+            float(np.mean([spent(run)[name] for run in group.runs])) for name in ("work", "bytes")
         )
         ends = [
             with_spread(group.end(name)).replace(MINUS, "-")
@@ -168,13 +167,3 @@ def _table(groups: Sequence[Group]) -> None:
         terminal.say(
             f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them."
         )
-
-
-def _totals(run: RunRecord) -> dict[str, float]:
-    """What all agents computed and all links carried in the whole run."""
-    cost = run.cost
-    return {
-        "gradients_total": cost["gradients"] * cost["agents"] * run.steps,
-        "work_total": cost["work"] * cost["agents"] * run.steps,
-        "bytes_total": cost["bytes"] * cost["links"] * run.steps,
-    }

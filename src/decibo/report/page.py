@@ -30,7 +30,15 @@ from decibo.report.chart_data import chart_data
 from decibo.report.figures import DARK, LIGHT, distinct_networks, line_style
 from decibo.report.group import Group, best, caption, grouped, with_spread
 from decibo.report.network_svg import degrees, network_svg
-from decibo.report.summary import Folders, is_maximised, last_value, load_all, main_measure, symbols
+from decibo.report.summary import (
+    Folders,
+    is_maximised,
+    last_value,
+    load_all,
+    main_measure,
+    spent,
+    symbols,
+)
 from decibo.report.verdict import PLATEAU, judge, judge_group
 from decibo.runs.folder import RunRecord, versions
 
@@ -159,11 +167,11 @@ def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
         middle = group.middle(measure)
         network = group.first.network
         agents = network["agents"]
-        gradients = middle.cost["gradients"] * middle.cost["agents"] * middle.steps
+        whole = spent(middle)
         times = [middle.seconds, middle.cost.get("compiling"), middle.cost.get("measuring")]
         times = [NONE if each is None else format_seconds(each) for each in times]
         costs = [format_setting(middle.cost.get(name)) for name in counted]
-        totals = format_count(gradients), format_bytes(_bytes(middle)), *times
+        totals = format_count(whole["gradients"]), format_bytes(whole["bytes"]), *times
         heads = [STEP_COSTS[name] for name in counted]
         columns = zip((*heads, *TOTALS), (*costs, *totals), strict=True)
         text = group.first.method["text"]
@@ -218,10 +226,10 @@ def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
         cards.append(Card("Network", _spaced(network["name"]), size))
     else:
         cards.append(Card("Networks", str(len(networks)), "drawn below"))
-    sent = format_bytes(sum(_bytes(record) for record in records))
-    spent = format_seconds(sum(record.seconds for record in records))
-    spent = f"in {spent} of steps" + ("" if len(records) == 1 else " altogether")
-    cards.append(Card("Sent over all links", sent, spent))
+    sent = format_bytes(sum(spent(record)["bytes"] for record in records))
+    time = format_seconds(sum(record.seconds for record in records))
+    time = f"in {time} of steps" + ("" if len(records) == 1 else " altogether")
+    cards.append(Card("Sent over all links", sent, time))
 
     return {
         "title": title,
@@ -305,10 +313,6 @@ def _drawn_networks(groups: Sequence[Group]) -> list[list[RunRecord]]:
     """The runs by their networks; who is alone is drawn only if there is nothing else."""
     found = distinct_networks([group.first for group in groups])
     return [same for same in found if same[0].network["agents"] > 1] or found
-
-
-def _bytes(record: RunRecord) -> float:
-    return record.cost["bytes"] * record.cost["links"] * record.steps
 
 
 def _spaced(name: str) -> str:

@@ -150,15 +150,19 @@ def steps_to_targets(
 
 def cost_per_step(run: RunRecord) -> dict[str, float | None]:
     """What a step of all agents costs on every axis; seconds are None where they are not known."""
-    # Folders of earlier versions have no work, and their products are counted once.
-    work = run.cost.get("work", run.cost["gradients"] + run.cost.get("products", 0))
     return {
         "step": 1,
-        "work": work * run.cost["agents"],
+        "work": run.cost["work"] * run.cost["agents"],
         "gradients": run.cost["gradients"] * run.cost["agents"],
         "bytes": run.cost["bytes"] * run.cost["links"],
         "seconds": run.seconds / run.steps if run.steps > 0 and run.seconds > 0 else None,
     }
+
+
+def spent(run: RunRecord) -> dict[str, float]:
+    """What all agents computed and all links carried in the whole run."""
+    step = cost_per_step(run)
+    return {name: (step[name] or 0) * run.steps for name in ("gradients", "work", "bytes")}
 
 
 def last_value(run: RunRecord, measure: str) -> float | None:

@@ -289,7 +289,7 @@ def read_run(folder: str | Path) -> RunRecord:
         record = msgspec.convert(_read_json(folder), RunFile)
     except msgspec.ValidationError as error:
         raise _damaged(path, first_line(error)) from error
-    lacking = {"gradients", "bytes", "agents", "links"} - set(record.cost)
+    lacking = {"gradients", "work", "bytes", "agents", "links"} - set(record.cost)
     if lacking:
         raise _damaged(path, f"'cost' has no {', '.join(sorted(lacking))}")
     for i, j, _ in record.network["edges"] or ():
