@@ -9,13 +9,13 @@ The pages show the files of examples/output. To write them again:
 import contextlib
 import io
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import jax
 import pytest
 
+from helpers import processes
 from helpers.variants import daily
 from test_docs import agree
 
@@ -29,10 +29,7 @@ TESTED = [name for name in NAMES if name not in LONG]
 
 def printed(name, *options):
     """By a process of its own."""
-    command = [sys.executable, str(FOLDER / f"{name}.py"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return processes.printed(FOLDER / f"{name}.py", *options)
 
 
 def printed_here(name):

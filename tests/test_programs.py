@@ -1,7 +1,6 @@
 """Compiled programs live as long as the functions that they were made of."""
 
 import gc
-import subprocess
 import sys
 import weakref
 from functools import partial
@@ -14,6 +13,7 @@ import pytest
 import decibo
 from decibo.problem.problem import Functions
 from decibo.programs import Weak, jitted, weak
+from helpers.processes import printed
 
 KINDS = {
     "a function": lambda f: f,
@@ -134,9 +134,6 @@ print(most - first, len(compiled))
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_hundred_solves_with_large_closures_stay_in_memory_and_the_same_one_compiles_nothing():
-    command = [sys.executable, "-c", SOLVES]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
-    assert done.returncode == 0, done.stderr
-    grown, programs = map(float, done.stdout.split())
+    grown, programs = map(float, printed("-c", SOLVES, timeout=1200).split())
     assert grown < 300
     assert programs == 0

@@ -1,8 +1,6 @@
 """What decibo says about itself, it says without importing JAX, which takes a second."""
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ import decibo
 from decibo.cli.list import RETURNED, entries
 from decibo.formatting import format_setting
 from decibo.measure.measures import available
+from helpers.processes import printed
 
 WITHOUT = """
 import sys
@@ -36,11 +35,7 @@ assert code == {code}, code
     ],
 )
 def test_jax_is_not_imported(tmp_path, words, code):
-    script = WITHOUT.format(words=words, code=code)
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    printed("-c", WITHOUT.format(words=words, code=code), cwd=tmp_path)
 
 
 ASKING = """
@@ -58,9 +53,7 @@ assert not {{name for name in set(sys.modules) - before if name.startswith("deci
 @pytest.mark.parametrize("name", ["ring", "consensus", "__all__"])
 def test_the_first_name_that_is_used_brings_the_core(name):
     """Whatever it is, and nothing of the core is imported in the middle of a run."""
-    script = ASKING.format(name=name)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    printed("-c", ASKING.format(name=name))
 
 
 def test_every_public_name_is_there():

@@ -2,8 +2,6 @@
 several."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -14,6 +12,7 @@ import pytest
 import decibo
 from decibo.data import samples
 from decibo.errors import InputError
+from helpers.processes import printed
 
 SIZES = (3, 7, 5)
 
@@ -113,10 +112,8 @@ if me == 0:
 def test_two_processes_say_the_same_as_one(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(folder=str(Path(__file__).parent)))
-    command = [sys.executable, "-m", "decibo", "launch", "-n", "2", "--", "python", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    words = ["-m", "decibo", "launch", "-n", "2", "--", "python", script]
+    said = json.loads(printed(*words, timeout=120).splitlines()[-1])
     assert "decibo.data.samples" in said["error"]
     end = decibo.solve(
         problem(),

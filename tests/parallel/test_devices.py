@@ -1,11 +1,11 @@
 """Eight devices in one process: the same numbers as on one, by neighbour exchange alone."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from helpers.processes import printed
 
 slow = pytest.mark.slow
 
@@ -16,10 +16,8 @@ slow = pytest.mark.slow
 )
 def eight(request) -> dict:
     option, cases = request.param
-    command = [sys.executable, str(Path(__file__).with_name("_devices.py")), option]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    said = printed(Path(__file__).with_name("_devices.py"), option)
+    found = json.loads(said.splitlines()[-1])
     assert len(found["differences"]) == cases
     return found
 

@@ -1,10 +1,7 @@
 """Under Ray: the script of the page on clusters, with two workers of which one is killed."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -12,6 +9,7 @@ import numpy as np
 import pytest
 
 import decibo
+from helpers.processes import printed
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "cluster.md"
 KILLED = """
@@ -44,16 +42,7 @@ def test_ray_starts_workers_and_starts_them_again(tmp_path):
     assert changed.count("callbacks") == 1
     file = tmp_path / "script.py"
     file.write_text(KILLED.format(mark=str(mark)) + changed)
-    env = os.environ | {"JAX_ENABLE_X64": "true", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, str(file)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-        env=env,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    printed(file, JAX_ENABLE_X64="true")
     assert mark.exists()
     with jax.enable_x64(True):
         alone = decibo.solve(

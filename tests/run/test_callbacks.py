@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 
 import decibo
 from decibo.callbacks import EarlyStopping
+from helpers.processes import printed
 
 PROBLEM = decibo.problems.quadratic(4, seed=1)
 NETWORK = decibo.ring(4)
@@ -258,10 +257,7 @@ Path(sys.argv[1], str(me)).write_text(f"{found.status} {found.steps} {ends[0]} {
 @pytest.mark.slow
 def test_the_vote_of_one_process_ends_the_run_of_all(tmp_path):
     (tmp_path / "run.py").write_text(VOTING)
-    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "python"]
-    command = [*words, str(tmp_path / "run.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
-    assert done.returncode == 0, done.stderr
+    printed("-m", "decibo", "launch", "-n", "2", "python", tmp_path / "run.py", tmp_path)
     said = [(tmp_path / str(process)).read_text() for process in (0, 1)]
     assert said[0] == said[1]
     assert said[0].startswith("stopped 20 stopped Stopped by One at step 20: enough.")

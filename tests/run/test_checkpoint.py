@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from decibo import files
 from decibo.errors import CorruptedFileError, StorageError
 from decibo.parallel.signals import GracefulStop
 from decibo.run import checkpoint_files, fingerprint
+from helpers.processes import printed
 
 METHOD = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)
 PROBLEM = decibo.problems.quadratic(6, seed=2)
@@ -255,17 +254,8 @@ def test_other_versions_are_said(kept, monkeypatch, name):
 @pytest.mark.slow
 def test_fifty_kills_in_the_middle_of_writing_leave_a_usable_checkpoint(tmp_path):
     script = Path(__file__).parents[1] / "parallel" / "_killed.py"
-    env = os.environ | {"PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), "50"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=env,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    text = printed(script, tmp_path, "50", PYTHONWARNINGS="ignore")
+    said = json.loads(text.splitlines()[-1])
     assert said["kills"] == 50
     assert said["in the middle"] >= 10  # a draft was there: the kill hit the writing itself
     assert said["unusable"] == 0

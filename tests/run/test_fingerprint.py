@@ -3,9 +3,6 @@ for another."""
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import jax
@@ -16,6 +13,7 @@ import pytest
 import decibo
 from decibo.pytree import one_of
 from decibo.run.fingerprint import PARTS, fingerprint, settings
+from helpers.processes import printed
 
 DATA = {"b": np.random.default_rng(0).normal(size=(4, 3))}
 FACTOR = 2.0
@@ -202,12 +200,7 @@ def varied(x, y, d):
 def test_another_process_finds_the_same():
     """Nothing depends on addresses or on the order of sets, which differ from process to
     process."""
-    env = os.environ | {"PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, __file__], capture_output=True, text=True, check=False, env=env
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == of(varied, decibo.ahead_exact())
+    assert json.loads(printed(__file__, PYTHONHASHSEED="7")) == of(varied, decibo.ahead_exact())
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import decibo
+from helpers.processes import printed
 
 SCRIPT = Path(__file__).with_name("_interrupted.py")
 
@@ -20,10 +19,7 @@ SCRIPT = Path(__file__).with_name("_interrupted.py")
 def test_ctrl_c_at_any_time(count, times):
     """It ends a run with what is there or in KeyboardInterrupt; no request is lost, and no other
     error comes out."""
-    command = [sys.executable, str(SCRIPT), "0", str(count), str(times)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
-    ends = Counter(done.stdout.split("\n")[:-1])
-    assert done.returncode == 0, done.stderr
+    ends = Counter(printed(SCRIPT, "0", count, times, timeout=1200).split("\n")[:-1])
     assert ends.total() == count
     assert set(ends) <= {"interrupted True", "interrupted False", "KeyboardInterrupt"}
     if times == 1:
