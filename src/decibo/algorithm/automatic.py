@@ -54,7 +54,7 @@ Should all this not be enough:
 
     (14) M > FAR F: all agents go back to the start, with l/MOST in place of l
 
-M is the largest |t| of all since the last switch, F that during twice the hold, so that it knows
+M is the largest |t| of all since the last switch, F that until 2 LEAST steps after the hold, for
 what the first move does to t. Who sees numbers of that size, or a direction that is not finite,
 stands still until all know. The place where M was smallest is worse than the start: t vanishes
 there because w has not yet followed x.
@@ -368,7 +368,7 @@ def _step(
     pace = inner.gamma / inner.share
     x, outer = _outer_step(plan, mix, v.x, outer, d.x, pace, brake, k)
     hold = 2 * outer.lag / pace * MOST**kept.returns
-    young = (outer.lag == 0) | (k - kept.since <= 2 * hold)
+    young = (outer.lag == 0) | (k - kept.since <= hold + 2 * LEAST)
     top = jnp.where(finite, jnp.max(jnp.abs(outer.t)), jnp.finfo(v.c.dtype).max)
     tops = jnp.stack([top, jnp.where(finite & young, top, 0)]).astype(v.c.dtype)
     inner = inner._replace(tops=jnp.maximum(inner.tops, tops))
