@@ -149,6 +149,7 @@ def test_status_says_where_the_runs_of_a_site_are(job, here, decibo_call):
     assert (none.code, "north has taken part in no run" in none.out) == (0, True)
     decibo_call("join", job, "--home", "north", "--synthetic")
     (file,) = (here / "north" / "runs").glob("*/status.json")
+    (here / "north" / "runs" / "notes.txt").touch()
     words = " ".join(decibo_call("site", "status", "--home", "north").out.split())
     assert file.parent.name in words
     assert "lost 0 of 20 waiting for east and west" in words

@@ -92,8 +92,8 @@ def status(home: Path | None, as_json: bool) -> Exit:
             step = f"{run['step']} of {run['steps']}" if run["steps"] else "not begun"
             age = f"{format_seconds(max(time.time() - run['at'], 1))} ago"
             found.append((run["at"], run, (run["job"], run["status"], step, words, age)))
-        except FileNotFoundError:
-            continue  # it ended before it was connected
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # a run that ended before it was connected, or no run
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{file} cannot be read as the status of a run: {one_line(repr(error))}.",
