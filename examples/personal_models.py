@@ -1,13 +1,10 @@
 """Four hospitals: a model of all, and one for each, moved as far as all learn that it pays.
 
-Patients of four hospitals differ: in Switzerland nearly all that were examined are sick. A model of
-one hospital's records has few of them, and a model of all forgets who is asked. personal=True moves
-the model of all for each hospital; how far, one strength for the coefficients and one for the
-intercept, is learned between hospitals, and no record leaves its own.
-
-Five splits. Sceptics: all records in one place with one penalty by cross-validation, and the same
-with a base rate for each hospital (its share of sick patients, pulled towards that of all), which
-is most of the gain.
+In Switzerland nearly all that were examined are sick. A model of one hospital's records has few of
+them, and a model of all forgets who is asked. personal=True moves the model of all for each
+hospital; how far is learned between hospitals, and no record leaves its own. Sceptics: all records
+in one place, and the same with a base rate for each hospital (its share of sick patients, pulled
+towards that of all), which is most of the gain.
 
     python examples/personal_models.py [--quick]
 """
