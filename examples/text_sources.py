@@ -14,15 +14,12 @@ Then the large model is trained, each owner giving as many sequences of a batch 
 
 All rows have the same budget, counted in gradients of the large model on 32 sequences; a search
 costs a sixth of it. If the owners of the held-out pages let the model train on them, no search is
-needed: that row is in the table too. --compare adds the training of the large model while weights
-are found, and three searches with small models after DoGE, DoReMi and RegMix, which have their
-idea, not the authors' code. Each search chooses one of three settings by the held-out loss on seed
-0, and is judged on test pages with the other seeds.
+needed: that row is in the table too. `python -m studies.uses.text` has other searches beside it.
 
 The text is made from Python's standard library: docstrings are documentation, and the rest is code.
 With --large it is made from all installed packages, and the model has 4.9 million weights.
 
-    python examples/text_sources.py [--compare] [--large] [--gradients N] [--seeds N]
+    python examples/text_sources.py [--large] [--gradients N] [--seeds N]
 """
 
 import argparse
@@ -35,6 +32,7 @@ import zlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +44,7 @@ from decibo import consensus, direction, estimator, rule
 SOURCES = ["library", "manuals", "guides", "code", "cipher", "shuffled", "tables", "noise"]
 COUNT = len(SOURCES)
 GOOD = np.array([1, 1, 1, 1, 0, 0, 0, 0])
+REACH = 20.0  # how far a logit may go in all
 EVEN = 0.05  # nats by which a source must help more to get e times the weight
 
 
@@ -294,7 +293,7 @@ def find(
     return along[-max(len(along) // 4, 1) :].mean(axis=0), found  # minibatches keep them moving
 
 
-# Train with given weights, and the searches to compare with
+# Train with given weights, and compare
 
 
 def adam(size: Size, state: tuple, slope: dict[str, jax.Array], rate: jax.Array, k: jax.Array):
@@ -332,98 +331,6 @@ def train(size: Size, attention: str, steps: int, text: jax.Array, weights: jax.
     return jax.lax.fori_loop(0, steps, step, begin(size, start))[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def multiplied(
-    size: Size,
-    attention: str,
-    steps: int,
-    data: dict,
-    reference: dict | None,
-    eta: float,
-    seed: int,
-) -> jax.Array:
-    """Weights that grow by e^(eta gain) in each step of a small model; their mean is the answer.
-
-    The gain of a source is, after DoGE, how fast the held-out loss falls along its gradient, from
-    a difference of its losses; with a reference, after DoReMi, by how much its losses exceed those
-    of a model trained with equal weights.
-    """
-    start, order = jax.random.split(jax.random.key(seed))
-    rate = falling(size.rate, steps)
-    each = jax.vmap(partial(losses, size, attention), (None, 0))
-    mean = lambda y, text: jnp.mean(each(y, text), axis=(1, 2))
-
-    def step(k, carry):
-        state, x, total = carry
-        keys = jax.random.split(jax.random.fold_in(order, k))
-        own, held_out = (
-            jax.vmap(lambda rows, at: rows[at])(
-                data[name], jax.random.randint(key, (COUNT, size.batch), 0, data[name].shape[1])
-            )
-            for name, key in zip(("text", "held_out"), keys, strict=True)
-        )
-        y, weights = state[0], jax.nn.softmax(x)
-        if reference is None:
-            slope = jax.grad(lambda y: jnp.mean(mean(y, held_out)))(y)
-            length = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(slope)))
-            e = 0.02 / (length + 1e-8)
-            ahead, behind = (
-                mean(jax.tree.map(lambda a, s, e=e: a + e * s, y, slope), own) for e in (e, -e)
-            )
-            gain = (ahead - behind) / (2 * e)
-        else:
-            gain = jnp.mean(jnp.maximum(each(y, own) - each(reference, own), 0), axis=(1, 2))
-        slope = jax.grad(lambda y: weights @ mean(y, own) + decay(y))(y)
-        return adam(size, state, slope, rate(k), k), x + eta * gain, total + weights
-
-    zero = jnp.zeros(COUNT)
-    return jax.lax.fori_loop(0, steps, step, (begin(size, start), zero, zero))[2] / steps
-
-
-def regression(tried: np.ndarray, found: np.ndarray, seed: int) -> np.ndarray:
-    """After RegMix: the loss as a smooth function of the weights (a Gaussian process), and the mean
-    of the 100 weights for which it promises least among many drawn ones."""
-    drawn = mixtures(20_000, seed)
-    kernel = lambda a, b: np.exp(-2 * ((a[:, None] - b[None]) ** 2).sum(-1))
-    normal = (found - found.mean()) / found.std()
-    fit = np.linalg.solve(kernel(tried, tried) + 0.1 * np.eye(len(tried)), normal)
-    return drawn[np.argsort(kernel(drawn, tried) @ fit)[:100]].mean(axis=0)
-
-
-def mixtures(count: int, seed: int) -> np.ndarray:
-    """Weights drawn at random, from nearly equal ones to nearly one source only."""
-    draw = np.random.default_rng(seed)
-    spread = np.exp(draw.uniform(np.log(0.1), np.log(5), (count, 1)))
-    weights = draw.gamma(np.repeat(spread, COUNT, 1)) + 1e-9
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-# settings of each search, and gradients of the small model in a step
-SEARCHES = {
-    "bilevel, small model": ((6.0, 20.0, 60.0), 3),
-    "after RegMix": ((16, 32, 64), 1),
-    "after DoGE": ((0.1, 0.3, 1.0), 8 / 3),
-    "after DoReMi": ((0.1, 0.3, 1.0), 7 / 3),
-}
-
-
-def search(name: str, setting: float, budget: float, small: Size, attention: str, data, seed: int):
-    """Weights of the sources, for so many gradients of the small model."""
-    steps = int(budget / SEARCHES[name][1])
-    if name == "bilevel, small model":
-        return find(small, attention, data, steps, seed, setting)[0]
-    if name == "after RegMix":
-        tried = mixtures(int(setting), seed)
-        steps = max(steps // len(tried), 1)
-        models = [train(small, attention, steps, data["text"], w, seed) for w in tried]
-        found = [tested(small, attention, y, data["held_out"]) for y in models]
-        return regression(tried, np.array(found), seed)
-    reference = None
-    if name == "after DoReMi":
-        reference = train(small, attention, steps, data["text"], np.full(COUNT, 1 / COUNT), seed)
-    return np.asarray(multiplied(small, attention, steps, data, reference, setting, seed))
-
-
 def tested(size: Size, attention: str, y: dict[str, jax.Array], text: np.ndarray) -> float:
     """The loss of a model on up to 256 pages."""
     rows = text.reshape(-1, size.length)
@@ -436,62 +343,66 @@ def loss_on(size: Size, attention: str, y: dict[str, jax.Array], rows: jax.Array
     return jnp.mean(jax.lax.map(lambda row: jnp.mean(losses(size, attention, y, row)), rows))
 
 
-def compare(options: argparse.Namespace) -> None:
-    """All rows, on all seeds."""
-    large, small = LARGE if options.large else SMALL
+class Contest(NamedTuple):
+    """The models, the text, and the gradients of the large model that each row may have."""
+
+    large: Size
+    small: Size
+    attention: str
+    texts: dict[str, np.ndarray]
+    gradients: int
+
+    @property
+    def budget(self) -> float:
+        """Gradients of the small model that a search may have."""
+        return self.gradients / 6 * self.large.flops() / self.small.flops()
+
+    def loss(self, weights: np.ndarray, steps: int, data: dict, seed: int) -> float:
+        """On test pages, of the large model trained with these weights."""
+        y = train(self.large, self.attention, steps, data["text"], weights, seed)
+        return tested(self.large, self.attention, y, pages(self.texts["test"], self.large.length))
+
+
+def contest(large: bool, gradients: int) -> Contest:
+    sizes = LARGE if large else SMALL
     attention = "cudnn" if jax.default_backend() == "gpu" else "xla"
-    texts = corpus(4.0 if options.large else 0.2, options.large)
-    test, N = pages(texts["test"], large.length), options.gradients
-    budget = N / 6 * large.flops() / small.flops()
-    count = sum(leaf.size for leaf in jax.tree.leaves(transformer(large, jax.random.key(0))))
-    print(f"{count:,} weights; a gradient of the small model costs {N / 6 / budget:.2f} of it")
-    rows: dict[str, list[float]] = {}
-    shares: dict[str, list[np.ndarray]] = {}
-
-    def trained(name, weights, steps, data, seed):
-        """Train the large model and note its loss."""
-        y = train(large, attention, steps, data["text"], weights, seed)
-        rows.setdefault(name, []).append(tested(large, attention, y, test))
-
-    chosen = {name: settings[1] for name, (settings, _) in [*SEARCHES.items()][:1]}
-    for name, (settings, _) in SEARCHES.items() if options.compare else ():
-        data = owners(texts, large.length, 0)
-        found = {}
-        for setting in settings:
-            weights = search(name, setting, budget, small, attention, data, 0)
-            y = train(small, attention, int(budget), data["text"], weights, 1000)
-            found[setting] = tested(small, attention, y, data["held_out"])
-        chosen[name] = min(found, key=found.__getitem__)
-    for seed in range(1, options.seeds + 1):
-        data = owners(texts, large.length, seed)
-        begun = time.perf_counter()
-        for name, setting in chosen.items():
-            weights = search(name, setting, budget, small, attention, data, seed)
-            shares.setdefault(name, []).append(weights)
-            trained(f"{name}, then its weights", weights, N - N // 6, data, seed)
-        trained("equal weights", np.full(COUNT, 1 / COUNT), N, data, seed)
-        trained("oracle: the four that help", GOOD / GOOD.sum(), N, data, seed)
-        held_out = data["held_out"].reshape(-1, large.length)
-        held_out = np.resize(held_out, data["text"].shape[1:])
-        nine = data | {"text": np.concatenate([data["text"], held_out[None]])}
-        trained("the held-out pages as a ninth source", np.full(9, 1 / 9), N, nine, seed)
-        if options.compare:
-            weights, run = find(large, attention, data, N // 3, seed, 20.0)
-            shares.setdefault("bilevel, large model", []).append(weights)
-            y = jax.tree.map(lambda leaf: leaf.mean(axis=0), run.agents.z)
-            rows.setdefault("bilevel, the model trained along", []).append(
-                tested(large, attention, y, test)
-            )
-        print(f"seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
-    report(rows, shares)
+    made = Contest(*sizes, attention, corpus(4.0 if large else 0.2, large), gradients)
+    count = sum(leaf.size for leaf in jax.tree.leaves(transformer(made.large, jax.random.key(0))))
+    share = made.small.flops() / made.large.flops()
+    print(f"{count:,} weights; a gradient of the small model costs {share:.2f} of it")
+    return made
 
 
-def report(rows: dict[str, list[float]], shares: dict[str, list[np.ndarray]]) -> None:
+def bilevel_search(c: Contest, data: dict, seed: int) -> np.ndarray:
+    return find(c.small, c.attention, data, int(c.budget / 3), seed, REACH)[0]
+
+
+def judged(c: Contest, data: dict, seed: int, searches: dict) -> tuple[dict, dict]:
+    """The test loss of each row, and the weights that each search finds."""
+    N = c.gradients
+    weights = {name: search(c, data, seed) for name, search in searches.items()}
+    rows = {
+        f"{name}, then its weights": c.loss(found, N - N // 6, data, seed)
+        for name, found in weights.items()
+    }
+    held_out = data["held_out"].reshape(-1, c.large.length)
+    held_out = np.resize(held_out, data["text"].shape[1:])
+    nine = data | {"text": np.concatenate([data["text"], held_out[None]])}
+    rows["equal weights"] = c.loss(np.full(COUNT, 1 / COUNT), N, data, seed)
+    rows["oracle: the four that help"] = c.loss(GOOD / GOOD.sum(), N, data, seed)
+    rows["the held-out pages as a ninth source"] = c.loss(np.full(9, 1 / 9), N, nine, seed)
+    return rows, weights
+
+
+def report(found: list[tuple[dict, dict]]) -> None:
+    """Of `judged`, for each seed."""
     print(f"{'weight of':22s}" + "".join(f"{name:>9}" for name in SOURCES))
-    for name, weights in shares.items():
-        print(f"{name:22s}" + "".join(f"{weight:9.3f}" for weight in np.mean(weights, axis=0)))
+    for name in found[0][1]:
+        mean = np.mean([weights[name] for _, weights in found], axis=0)
+        print(f"{name:22s}" + "".join(f"{weight:9.3f}" for weight in mean))
     print("test loss, nats a byte, best first; with several seeds mean and standard error")
-    for name, values in sorted(rows.items(), key=lambda row: np.mean(row[1])):
+    losses = {name: [rows[name] for rows, _ in found] for name in found[0][0]}
+    for name, values in sorted(losses.items(), key=lambda row: np.mean(row[1])):
         error = f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.3f}" if len(values) > 1 else ""
         print(f"  {name:40s} {np.mean(values):.3f}{error}")
     print("Look at: how little weight harmful text has. The oracle knows which text helps, and the")
@@ -502,11 +413,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--compare", action="store_true", help="with all searches")
     parser.add_argument("--large", action="store_true", help="4.9 million weights, for a GPU")
     parser.add_argument("--gradients", type=int, default=600, help="for each row")
     parser.add_argument("--seeds", type=int, default=2)
-    compare(parser.parse_args())
+    options = parser.parse_args()
+    c = contest(options.large, options.gradients)
+    found = []
+    for seed in range(1, options.seeds + 1):
+        begun = time.perf_counter()
+        data = owners(c.texts, c.large.length, seed)
+        found.append(judged(c, data, seed, {"bilevel, small model": bilevel_search}))
+        print(f"seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
+    report(found)
 
 
 if __name__ == "__main__":

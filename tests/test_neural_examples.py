@@ -21,6 +21,11 @@ def text():
 
 
 @pytest.fixture(scope="module")
+def searches(text):
+    return importlib.import_module("studies.uses.text")
+
+
+@pytest.fixture(scope="module")
 def labels():
     sys.path.insert(0, FOLDER)
     yield importlib.import_module("label_cleaning")
@@ -46,9 +51,9 @@ def test_harmful_text_loses_weight(text, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["after RegMix", "after DoGE", "after DoReMi"])
-def test_other_searches_return_weights_and_training_with_them_helps(text, data, name):
+def test_other_searches_return_weights_and_training_with_them_helps(text, searches, data, name):
     size = text.Size(layers=1, width=16, heads=2, length=32)
-    weights = text.search(name, text.SEARCHES[name][0][0], 200, size, "xla", data, 0)
+    weights = searches.search(name, searches.SEARCHES[name][0][0], 200, size, "xla", data, 0)
     assert weights.shape == (text.COUNT,)
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1, abs=1e-4)
