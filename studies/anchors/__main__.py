@@ -53,6 +53,7 @@ PRINTED = {
     "a9a": {"MDBO": "81.5"},
     "ijcnn1": {"MDBO": "90.5"},
 }
+CLEANING = ("linear", "mlp")
 HIDDEN = 300
 RIDGE = 1e-3
 
@@ -238,6 +239,9 @@ def page(folder):
             spread = f" ± {values.std(ddof=1):.2f}" if len(rows) > 1 else ""
             lines.append(f"| {key} | {values.mean():.2f}{spread} |")
         lines += ["", f"Measured {in_words(kept['machine'])}.", ""]
+    names = [name for kind in PRINTED for name in (kind, f"ten-{kind}" if kind in CLEANING else "")]
+    absent = [name for name in names if name and not (OUT / f"{name}.json").exists()]
+    lines += [f"Not run: {', '.join(absent)}.", ""] if absent else []
     (folder / "anchors.md").write_text("\n".join(lines))
     everything = {file.stem: json.loads(file.read_text()) for file in sorted(OUT.glob("*.json"))}
     (folder / "anchors.json").write_text(json.dumps(everything, indent=1) + "\n")
@@ -256,7 +260,7 @@ def main():
         kind = name.removeprefix("ten-")
         rows = []
         for seed in range(options.seeds):
-            if kind in ("linear", "mlp"):
+            if kind in CLEANING:
                 agents = 10 if name.startswith("ten-") else 1
                 rows.append(cleaning(kind, agents, seed, options.quick, options.steps))
             else:
