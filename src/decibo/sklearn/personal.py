@@ -99,7 +99,7 @@ def _moved(
                 jnp.max(jnp.abs(d)),
             )
 
-        u = jnp.zeros((rows.shape[1], t.shape[1] if at.shape[1] > 1 else 1), at.dtype)
+        u = jnp.zeros((rows.shape[1], at.shape[1]), at.dtype)
         one = jnp.ones((), at.dtype)
         state = (jnp.zeros((), int), u, u, one, one, one)
         more = lambda state: (state[0] < STEPS) & (state[-1] > 1e-3)
