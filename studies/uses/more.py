@@ -1,6 +1,6 @@
 """Uses that were tried beside what a sceptic would do: some lose.
 
-    DECIBO_DATA=my/data python -m studies.uses.more [useless] [rates] [worst]     # --quick: one draw
+    DECIBO_DATA=my/data python -m studies.uses.more [useless] [rates] [worst] [spreads]   # --quick
 
 Five draws, means and standard errors; no choice was made on these draws.
 
@@ -12,6 +12,8 @@ rates    owners with base rates of their own (a9a by occupation, 100 records eac
          smoothed rate right, (positives + 5 rate of all) / (n + 5). Also balanced accuracy.
 worst    the loss of the owner that is served worst: weights of owners that rise with their loss
          (minimax, group DRO) against equal weights of records, of owners, and personal models.
+spreads  can the folds that choose penalties choose `spread` too? Log-loss held out, and of what the
+         folds left out, on splits of studies.uses.estimators.
 """
 
 from __future__ import annotations
@@ -133,6 +135,23 @@ def worst(seed):
     return rows
 
 
+def spreads(seed):
+    from decibo.sklearn import SiloLogisticRegression
+    from studies.uses.estimators import dealt, split_of
+
+    rows = {}
+    for place in ("cancer", "wine", "heart", "a9a", "digits"):
+        X, t, new, truth = split_of(place, seed)
+        for spread in (0.0, 0.5, 1.0, 2.0):
+            model = SiloLogisticRegression(random_state=0, spread=spread)
+            model.fit(X, t, dealt(X, 4, seed))
+            right = model.predict_proba(new)[np.arange(len(truth)), truth]
+            losses = {"held out": -np.log(right).mean(), "left out": model.out_of_fold_.mean()}
+            for name, loss in losses.items():
+                rows.setdefault(f"{place}, {name}", {})[f"spread {spread:g}"] = loss
+    return rows
+
+
 def show(found):
     """A table for each row of what draws have found: {row: {label: value}} for each draw."""
     for row in found[0]:
@@ -149,7 +168,7 @@ def show(found):
 def main():
     warnings.simplefilter("ignore")
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
-    for name in chosen or ["useless", "rates", "worst"]:
+    for name in chosen or ["useless", "rates", "worst", "spreads"]:
         seeds = list(DRAWS)[: 1 if "--quick" in sys.argv else 5]
         print(f"\n{name}\n")
         show([globals()[name](seed) for seed in seeds])
