@@ -282,10 +282,10 @@ def step_sizes(rows: Mapping[str, jax.Array]) -> str:
     ]
     unlimited = [name for name, value in found.items() if np.isinf(value)]
     sentences = [f"Step sizes found by the agents: {', '.join(finite)}."] if finite else []
-    if returns(rows):
+    if number := returns(rows):
         sentences.append(
             "Directions grew to a thousand times those at the start: the agents went back to it"
-            f" {returns(rows)} times, each time with slower steps. A target in `until` would say"
+            f" {number} time{'s' * (number > 1)}, with slower steps. A target in `until` would say"
             " whether where they are now is good enough."
         )
     return " ".join(
