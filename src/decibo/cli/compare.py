@@ -31,17 +31,7 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.results import show
 from decibo.cli.script import Choice, Script, by_folder, fitted, opened
-from decibo.cli.solving import (
-    OUT,
-    Task,
-    interruptible,
-    is_first,
-    judged,
-    live_view,
-    note,
-    seed_list,
-    solve_all,
-)
+from decibo.cli.solving import OUT, Task, is_first, judged, live_view, note, seed_list, solve_all
 from decibo.formatting import format_setting, listed
 from decibo.report.summary import vanishes
 from decibo.run.solution import Status
@@ -66,7 +56,7 @@ def compare(
     as_json: bool,
 ) -> int:
     """Run all methods with all seeds, and show them beside each other."""
-    with opened(path) as script, interruptible():
+    with opened(path) as script:
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choices = script.compared(methods or ())
         several = script.settings.seeds is not None
@@ -146,6 +136,7 @@ def tuned(script: Script, choices: Sequence[Choice], tries: int) -> list[Tuned]:
         centre = np.log(list(given.values()))
         half = np.full(len(given), np.log(WIDE))
         points = np.zeros((0, len(given)))
+        tried: list[dict[str, float]] = []
         scores = np.zeros(0)
         rng = np.random.default_rng((tries, 29))
         for share in (tries - 2 * (tries // 3), tries // 3, tries // 3):
@@ -162,6 +153,7 @@ def tuned(script: Script, choices: Sequence[Choice], tries: int) -> list[Tuned]:
                 }
                 for row in at
             ]
+            tried += rows
             points = np.concatenate([points, at])
             scores = np.concatenate([scores, _scores(script, choice, built, seeds, rows, measure)])
             best = points[int(np.argmin(scores))]
@@ -172,9 +164,7 @@ def tuned(script: Script, choices: Sequence[Choice], tries: int) -> list[Tuned]:
             half = np.where(inside, SHRINK * half, half)
             centre = best
         best = points[int(np.argmin(scores))]
-        settings = {
-            name: float(f"{np.exp(value):.4g}") for name, value in zip(given, best, strict=True)
-        }
+        settings = tried[int(np.argmin(scores))]
         remark = "" if np.isfinite(scores.min()) else "every setting diverged"
         edge = [
             name

@@ -20,7 +20,7 @@ import numpy as np
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.solving import code_of, interruptible, is_first
+from decibo.cli.solving import code_of, is_first
 from decibo.data.dataset import Dataset
 from decibo.data.split import by_group, shards
 from decibo.formatting import format_bytes, format_seconds
@@ -88,38 +88,37 @@ def demo(out: Path, as_json: bool) -> int:
     if is_first() and not as_json:
         print(f"{'':38}{'patients':>9}{'correct on the 254 new ones':>31}")
         print(f"{'':38}{'':>9}{'this split':>12}{f'mean of {len(SPLITS)} splits':>19}", flush=True)
-    with interruptible():
-        for label, chosen in choices.items():
-            if label == TOGETHER:
-                scores[POOLED] = [pooled(split) for split in splits]
-                row(f"{POOLED:38}", 19, scores[POOLED], f"{len(data.labels):9}")
-            trials = [learn(split, network, chosen) for split in splits]
-            first[label] = trials[0]
-            problem, solution, _ = trials[0]
-            over = network
-            if label != TOGETHER:  # the others, with no patients, are not there
-                over = decibo.complete(1)
-                sent = {"messages": 0, "numbers": 0, "bytes": 0}
-                cost = replace(solution.cost, agents=1, links=0, **sent)
-                solution = replace(solution, cost=cost)
-            write_run(folders[label], solution, problem, over, label=label)
-            scores[label] = [trial.accuracy for trial in trials]
-            patients = int(np.isin(data.silos(), chosen).sum())
-            row(f"{label:38}", 19, scores[label], f"{patients:9}")
-        solution = first[TOGETHER].solution
-        published = ", ".join(f"{name} {share:.3f}" for name, share in PUBLISHED.items())
-        say(
-            "",
-            "Published by FLamby (NeurIPS 2022) for this split, means of five seeds:",
-            f"{published}.",
-            "A share of 254 patients has a standard error of 0.025. Together minus one place, "
-            f"over {len(SPLITS)} splits: {_mean(np.subtract(scores[TOGETHER], scores[POOLED]))}.",
-            f"No step size was chosen by hand: {solution.steps} steps,"
-            f" {format_seconds(solution.cost.seconds)}. In a step a hospital sends"
-            f" {format_bytes(solution.cost.bytes)} to each neighbour, and never a record.",
-            "",
-        )
-        mistakes = [mistaken(split, network) for split in splits]
+    for label, chosen in choices.items():
+        if label == TOGETHER:
+            scores[POOLED] = [pooled(split) for split in splits]
+            row(f"{POOLED:38}", 19, scores[POOLED], f"{len(data.labels):9}")
+        trials = [learn(split, network, chosen) for split in splits]
+        first[label] = trials[0]
+        problem, solution, _ = trials[0]
+        over = network
+        if label != TOGETHER:  # the others, with no patients, are not there
+            over = decibo.complete(1)
+            sent = {"messages": 0, "numbers": 0, "bytes": 0}
+            cost = replace(solution.cost, agents=1, links=0, **sent)
+            solution = replace(solution, cost=cost)
+        write_run(folders[label], solution, problem, over, label=label)
+        scores[label] = [trial.accuracy for trial in trials]
+        patients = int(np.isin(data.silos(), chosen).sum())
+        row(f"{label:38}", 19, scores[label], f"{patients:9}")
+    solution = first[TOGETHER].solution
+    published = ", ".join(f"{name} {share:.3f}" for name, share in PUBLISHED.items())
+    say(
+        "",
+        "Published by FLamby (NeurIPS 2022) for this split, means of five seeds:",
+        f"{published}.",
+        "A share of 254 patients has a standard error of 0.025. Together minus one place, "
+        f"over {len(SPLITS)} splits: {_mean(np.subtract(scores[TOGETHER], scores[POOLED]))}.",
+        f"No step size was chosen by hand: {solution.steps} steps,"
+        f" {format_seconds(solution.cost.seconds)}. In a step a hospital sends"
+        f" {format_bytes(solution.cost.bytes)} to each neighbour, and never a record.",
+        "",
+    )
+    mistakes = [mistaken(split, network) for split in splits]
 
     # What one hospital's mistake costs, and who is asked about it.
     ways = {

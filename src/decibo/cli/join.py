@@ -26,7 +26,7 @@ from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.script import computing_in
 from decibo.cli.site import load_data, load_job, write_log
-from decibo.cli.solving import code_of, interruptible, live_view
+from decibo.cli.solving import code_of, live_view
 from decibo.errors import InputError
 from decibo.formatting import format_number
 from decibo.silo.consent import trust_for
@@ -55,7 +55,7 @@ def join(
     if "estimator" in read_tables(path):
         return _fit(path, site, same_programs, as_json)
     trust = trust_for(path, trusted or (), as_json)
-    with computing_in(read_dtype(path)), interruptible():
+    with computing_in(read_dtype(path)):
         job = load_job(path, trust)
         data = load_data(site, trust, synthetic)
         solution = take_part(
@@ -78,7 +78,7 @@ def _fit(path: Path, site: Identity, same_programs: bool, as_json: bool) -> Exit
     """Fit the estimator of a job with the others, and keep the model."""
     from decibo.silo.estimator_job import fit_job  # needs scikit-learn
 
-    with computing_in(read_dtype(path)), interruptible():
+    with computing_in(read_dtype(path)):
         model, place, own = fit_job(path, site, log=write_log, same_programs=same_programs)
     outcome = summary(site.name, model.solution_) | {"model": str(place), **own}
     rows, columns, (score, value) = own["rows"], own["columns"], list(own.items())[-1]

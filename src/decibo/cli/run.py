@@ -14,7 +14,6 @@ from decibo.cli.solving import (
     OUT,
     Task,
     code_of,
-    interruptible,
     is_first,
     kept_settings,
     note,
@@ -41,7 +40,7 @@ def run(
     as_json: bool,
 ) -> int:
     """Run the file, and solve its problem."""
-    with opened(path) as script, interruptible():
+    with opened(path) as script:
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choice = script.choose(method)
         checkpoint = checkpoint or script.settings.checkpoint_every is not None
@@ -85,7 +84,7 @@ def resume(folder: Path, steps: int | None, as_json: bool) -> int:
         if origin.is_file() and sha256(origin) != kept.code[kept.file]:
             note(f"{origin.name} has changed; the run goes on with its copy in {place}/checkpoint")
     copy = folder / "checkpoint" / "code" / kept.file
-    with opened(copy, kept.origin) as script, interruptible():
+    with opened(copy, kept.origin) as script:
         script = script.changed(steps=steps)
         choice = script.choose(kept.method)
         return _run(script, choice, kept.seed, folder, True, True, as_json)

@@ -40,7 +40,6 @@ from decibo.files import atomic_write, atomic_write_all, encode, read_record, sh
 from decibo.formatting import plural, to_json
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import check_same
-from decibo.parallel.signals import GracefulStop
 from decibo.problem.newton import DENSE, exact
 from decibo.problem.problem import Problem, why_no_products
 from decibo.pytree import one_of
@@ -332,11 +331,6 @@ def live_view() -> bool | None:
     """The argument `progress` of solve: a line on the terminal, if there is one, from the first
     process only."""
     return None if is_first() else False
-
-
-def interruptible() -> GracefulStop:
-    """SIGTERM ends a run as Ctrl-C does: cleanly, with everything up to there written."""
-    return GracefulStop(patience=0)
 
 
 def seed_list(text: str | None) -> int | list[int] | None:

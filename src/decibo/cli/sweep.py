@@ -14,16 +14,7 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.script import Script, fitted, grid_of, opened
-from decibo.cli.solving import (
-    OUT,
-    interruptible,
-    is_first,
-    judged,
-    live_view,
-    seed_list,
-    typed,
-    write_code,
-)
+from decibo.cli.solving import OUT, is_first, judged, live_view, seed_list, typed, write_code
 from decibo.errors import InputError, short
 from decibo.files import (
     atomic_write_all,
@@ -54,7 +45,7 @@ def sweep(
     as_json: bool,
 ) -> int:
     """Run all combinations, write the table, and name the best."""
-    with opened(path) as script, interruptible():
+    with opened(path) as script:
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choice = script.choose(method)
         varied = grid_of(script, choice.method, grid or ())
@@ -66,7 +57,7 @@ def sweep(
         folder = out or OUT / f"{path.stem}-sweep"
         _check_target(folder)
         result = _run(script, choice.method, varied)
-        rows = [dict(row) for row in result.table]
+        rows = result.table
         measure = next((name for name in terminal.ordered(result.history) if name in rows[0]), None)
         # None if no setting gave an answer with every seed, which the table shows.
         best: dict[str, object] = {}
@@ -131,11 +122,7 @@ def _show(result: Sweep) -> None:
 def _run(script: Script, method: decibo.Algorithm, grid: Mapping[str, list]) -> Sweep:
     """All seeds in one program if they change nothing but what is drawn during a run, otherwise one
     sweep for each."""
-    seeds = (
-        [script.settings.seed]
-        if script.seeds == [None]
-        else [s for s in script.seeds if s is not None]
-    )
+    seeds = [script.settings.seed if seed is None else seed for seed in script.seeds]
     together = "make_problem" not in script.names and "make_network" not in script.names
     results: list[Sweep] = []
     first: Problem | None = None
