@@ -1,8 +1,8 @@
 r"""Step sizes that nobody has to choose: how the agents find alpha and gamma of `ahead_exact` while
 they run.
 
-First gradients only, nothing is undone, and nothing is used that an agent could not know: its own
-gradients, what its neighbours send, and two numbers about the network that everybody is told before
+First gradients only, and nothing is used that an agent could not know: its own gradients, what its
+neighbours send, and two numbers about the network that everybody is told before
 (`mix.reach`: its width, and u, half of what one exchange takes off the slowest disagreement).
 ' = of the step before; s, t, n, T, p and p' are per agent and coordinate of x.
 

@@ -217,6 +217,8 @@ def carry_out(
             mailbox.close()
     solution = site.solution(state, ended, resumed)
     live.step = solution.steps
+    if solution.status.sound:
+        live.missing = ()
     live.write(str(solution.status), solution.message)
     callbacks.end(solution)
     return state, solution

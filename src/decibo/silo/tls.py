@@ -152,7 +152,10 @@ class TlsWire(Listener):
                 await link.closed
                 problem = link.problem
             except (OSError, TimeoutError) as error:
-                problem = f"{where.name} does not answer at {where.address} ({first_line(error)})"
+                # asyncio's words are an error number and the address once more
+                closed = isinstance(error, ConnectionRefusedError)
+                why = "nobody listens there" if closed else first_line(error)
+                problem = f"{where.name} does not answer at {where.address} ({why})"
             wait = FIRST if time.monotonic() - begun > LASTED else min(2 * wait, LONGEST)
             if problem and problem != logged and not self._closing:
                 self.log(problem)
