@@ -305,3 +305,11 @@ def test_a_pair_that_runs_away_where_g_bends_down_is_named(lam, words):
     assert solution.status == "done"
     assert words in solution.message
     assert bool(words) == ("far from each other" in solution.message)
+
+
+@pytest.mark.parametrize("huge", [np.inf, 1e150])
+def test_a_step_size_that_nothing_limits_is_no_number(huge):
+    words = outcome.step_sizes({"alpha": jnp.full(3, huge), "gamma": jnp.full(3, 0.25)})
+    assert words == (
+        "Step sizes found by the agents: gamma=0.25. No curvature was seen that would limit alpha."
+    )

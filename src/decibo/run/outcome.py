@@ -277,11 +277,11 @@ def returns(rows: Mapping[str, jax.Array]) -> int:
 def step_sizes(rows: Mapping[str, jax.Array]) -> str:
     """The step sizes that agents have found, in a sentence; and whether they had to go back."""
     found = {name: float(np.median(np.asarray(rows[name]))) for name in rows if name != RETURNS}
-    finite = [
-        f"{name}={format_number(value)}" for name, value in found.items() if not np.isinf(value)
-    ]
-    unlimited = [name for name, value in found.items() if np.isinf(value)]
-    sentences = [f"Step sizes found by the agents: {', '.join(finite)}."] if finite else []
+    # Where a direction is nothing but rounding, a step of any size is as good: in single precision
+    # it is infinite, in double 1e150, say.
+    unlimited = [name for name, value in found.items() if value > float(np.finfo("f4").max)]
+    limited = [f"{name}={format_number(found[name])}" for name in found if name not in unlimited]
+    sentences = [f"Step sizes found by the agents: {', '.join(limited)}."] if limited else []
     if number := returns(rows):
         sentences.append(
             "Directions grew to a thousand times those at the start: the agents went back to it"
