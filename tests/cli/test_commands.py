@@ -206,6 +206,9 @@ def test_compare_keeps_every_run(here, call):
         "sparkle_ed_alpha=0.05_beta=0.1_gamma=0.1",
     }
     assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # that of the file
+    for unused in (["--log", "--size", "3x2"], ["--measure", "outer"]):
+        done = call("report", "out/quad-compare", *unused)
+        assert (done.code, "would change nothing" in done.err) == (2, True)
     page = call("report", "out/quad-compare")
     assert page.code == 0, page.err
     assert (here / "out/quad-compare/report.html").is_file()

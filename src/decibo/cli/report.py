@@ -26,6 +26,13 @@ def report(
     as_json: bool,
 ) -> int:
     """Write what was asked for, and tell where it is."""
+    drawn = {"--measure": measure and latex is None, "--size": size, "--font": font, "--log": log}
+    unused = [name for name, value in drawn.items() if value and not figures]
+    if unused:
+        raise InputError(
+            f"{' and '.join(unused)} would change nothing, since no figures are written.",
+            "Add --figures" + (", or --latex FILE." if unused == ["--measure"] else "."),
+        )
     # Beside a single run, inside a folder of runs, and otherwise in out/.
     folder = folders[0].absolute()
     place = folder / "report.html"
