@@ -27,6 +27,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from decibo.cli.join import free_port
@@ -462,20 +463,21 @@ def launch(
             at = drawn.randrange(steps)
             while site.code is None and max(saved(), default=0) < at:
                 time.sleep(0.05)
-            time.sleep(drawn.uniform(0, 3))
-            if calm and site.code is None:
-                assert site.process is not None
-                task = Path(f"/proc/{site.process.pid}/task/{site.process.pid}/children")
-                victim = int(drawn.choice(task.read_text().split()))
-                if drawn.random() < freezes:
+            time.sleep(drawn.uniform(0, 0.3))
+            assert site.process is not None
+            task = Path(f"/proc/{site.process.pid}/task/{site.process.pid}/children")
+            # The run may end at any moment, and its processes with it: then nothing is struck.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                children = task.read_text().split() if calm and site.code is None else []
+                if children and drawn.random() < freezes:
+                    victim = int(drawn.choice(children))
                     os.kill(victim, signal.SIGSTOP)
+                    count["freezes"] += 1
                     time.sleep(drawn.uniform(2, 20))
                     os.kill(victim, signal.SIGCONT)
-                    count["freezes"] += 1
-                else:
-                    os.kill(victim, signal.SIGKILL)
+                elif children:
+                    os.kill(int(drawn.choice(children)), signal.SIGKILL)
                     count["kills"] += 1
-            assert site.process is not None
             try:
                 site.process.wait(END)
             except subprocess.TimeoutExpired:
