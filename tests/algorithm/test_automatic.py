@@ -32,7 +32,7 @@ def most(L):
 
 
 class Coordinate:
-    """A step size of one agent and one coordinate: equations (8)-(11) and (13), one after
+    """A step size of one agent and one coordinate: equations (8)-(11) and (14), one after
     another."""
 
     def __init__(self):

@@ -52,7 +52,7 @@ that mode, in the tests, stays below twice the cube of the error of the lag.
 
 Should all this not be enough:
 
-    (14) M > FAR F: all agents go back to the start, with l/MOST in place of l
+    (13) M > FAR F: all agents go back to the start, with l/MOST in place of l
 
 M is the largest |t| of all since the last switch, F that until 2 LEAST steps after the hold, for
 what the first move does to t. Who sees numbers of that size, or a direction that is not finite,
@@ -61,7 +61,7 @@ there because w has not yet followed x.
 
 On minibatches what is noise alone must neither stop x nor let s fall, so there
 
-    (13) t in (8)-(11) and in q is its average with weight AVERAGE, and e' in (9) alike; w in (6) is
+    (14) t in (8)-(11) and in q is its average with weight AVERAGE, and e' in (9) alike; w in (6) is
          averaged twice; (12) takes L; p' is the root mean square of the average, step j with weight
          j^2 but no longer ago than about 2/AVERAGE; CUT is divided by twice the number of runs, but
          what exceeds BIG cuts in full; A is divided by that number, and not below 0
@@ -70,7 +70,7 @@ With CUT not halved s falls like one over the number of runs where all is noise,
 is, about like its root. If p' remembered the way to the solution, s would not fall at first.
 
 Sources: (1) Nesterov 1983; (7) Nedic, Olshevsky & Shi 2017; (10), (11) per coordinate as in
-delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993); (13) Kesten 1958.
+delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993); (14) Kesten 1958.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ class Inner(NamedTuple):
     along    v of (2)
     own      L of this agent, (3)
     level    the average of log |h|, or of log L on minibatches
-    news     the largest L, D and M of (5), M and F of (14) heard of since the last switch
+    news     the largest L, D and M of (5), M and F of (13) heard of since the last switch
     moves    D and M of (5) of this agent, squared: two numbers each, for c and w
-    tops     M and F of (14) of this agent
+    tops     M and F of (13) of this agent
     gamma    the same for all agents, as is
     share    r of (5)
     """
@@ -176,7 +176,7 @@ class Outer(NamedTuple):
     largest  the largest |t|, |d| so far
     lag      k*/2 of (6) times 1/L; 0 while x stands still
     size     the largest |w| so far
-    noise    on minibatches, what (13) asks for besides
+    noise    on minibatches, what (14) asks for besides
     """
 
     moved: Vector
@@ -208,7 +208,7 @@ class Noise(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What (14) goes back to.
+    """What (13) goes back to.
 
     x, c, size, own, largest   of the start; the L of this agent and the largest of all
     first     F
@@ -308,7 +308,7 @@ def _begun(
 
 
 def _back(plan: Plan, state: State, k: jax.Array) -> State:
-    """Back at the start, if that is what the news say; (14)."""
+    """Back at the start, if that is what the news say; (13)."""
     v, inner, outer, kept = state
     M, F = inner.news[5:]
     kept = kept._replace(first=jnp.maximum(kept.first, F))
@@ -547,7 +547,7 @@ def _found(
     largest = jnp.maximum(outer.largest, jnp.maximum(jnp.abs(t), jnp.abs(d)))
     noise, noisy = outer.noise, isinstance(outer.noise, Noise)
     changed, square, least = outer.changed, t, -1.0
-    if noisy:  # (13)
+    if noisy:  # (14)
         weight = jnp.maximum(AVERAGE, 1 / (k + 1)).astype(dtype)
         t = noise.t + weight * (t - noise.t)
         changed = noise.changed + weight * (changed - noise.changed)

@@ -176,10 +176,7 @@ def _stays_empty(path: Path) -> bool:
         last = path.lstat()
     except FileNotFoundError:
         return False
-    return last.st_size == 0 and (last.st_ino, last.st_ctime_ns) == (
-        first.st_ino,
-        first.st_ctime_ns,
-    )
+    return (last.st_size, last.st_ino, last.st_ctime_ns) == (0, first.st_ino, first.st_ctime_ns)
 
 
 @contextmanager
